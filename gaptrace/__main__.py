@@ -1,0 +1,7 @@
+"""``python -m gaptrace`` is the ``gaptrace`` command."""
+
+import sys
+
+from gaptrace.cli import main
+
+sys.exit(main())

@@ -1,0 +1,69 @@
+"""The command line: the only place that prints, and the only one that exits."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from gaptrace import __version__
+from gaptrace.errors import GaptraceError
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands are imported only when they run, so that --help is instant."""
+
+    #: name -> (module that defines a click command called ``command``, one line of help)
+    lazy = {
+        "analyze": ("gaptrace.cli.analyze", "Say where the GPU stands idle in a trace, and why."),
+        "doctor": ("gaptrace.cli.doctor", "Say what this machine has and what is missing."),
+        "profile": ("gaptrace.cli.profile", "Record a script, then analyze what was recorded."),
+        "recommend": ("gaptrace.cli.recommend", "Say what CUDA graphs and chunks would change."),
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all subcommands, sorted."""
+        return sorted(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one subcommand."""
+        if cmd_name not in self.lazy:
+            return None
+        from importlib import import_module
+
+        command = import_module(self.lazy[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(self.lazy.items())])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gaptrace")
+def cli() -> None:
+    """Find where a GPU stands idle, why, and what CUDA graphs would change."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0 done, 1 failed, 2 usage, 3 a gate failed.
+
+    ``gaptrace profile`` returns the status of the profiled script when that script failed.
+    """
+    try:
+        status = cli.main(argv, prog_name="gaptrace", standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        return 2
+    except GaptraceError as error:
+        click.echo(f"gaptrace: error: {error}", err=True)
+        return 1
+    except click.exceptions.Abort:
+        click.echo("gaptrace: interrupted", err=True)
+        return 130
+    return status if isinstance(status, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Errors a user can meet, each with what happened, where, and what to do next.
+
+```
+GaptraceError            exit status 1
+├── TraceFormatError     the file is not an export that gaptrace can read
+├── NotRecordedError     the file is sound but lacks what the question needs
+├── WindowError          the asked window, range or device is not in the trace
+└── RecorderError        the recorder is missing or failed
+```
+
+The library raises; only ``gaptrace.cli`` prints and chooses the exit status.
+"""
+
+
+class GaptraceError(Exception):
+    """Base of every error that gaptrace raises on purpose; its text is one line."""
+
+
+class TraceFormatError(GaptraceError):
+    """The file cannot be read as a trace: missing, damaged, or of another kind."""
+
+
+class NotRecordedError(GaptraceError):
+    """The trace is sound but what the question needs was not recorded in it."""
+
+
+class WindowError(GaptraceError):
+    """The window, NVTX range or device that was asked for is not in the trace."""
+
+
+class RecorderError(GaptraceError):
+    """The recorder (Nsight Systems, CUPTI) is missing, or it failed."""

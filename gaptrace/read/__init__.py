@@ -1,0 +1,1 @@
+"""Readers: one module per format, each turning a file into a `Trace`."""

@@ -1,0 +1,1 @@
+"""Recorders: run a program under Nsight Systems and return the file it wrote."""

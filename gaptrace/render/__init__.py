@@ -1,0 +1,1 @@
+"""Frames in, text or JSON out; nothing here computes a statistic."""
