@@ -1,0 +1,124 @@
+"""What each CUDA API call means for a timeline: the vendor's names in, our words out."""
+
+import re
+
+import polars as pl
+
+#: `cudaGraphLaunch_v10000_ptsz` and `cuLaunchKernel_ptsz` name the same call as without suffix.
+_SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
+
+_BUILD_PHASES = (
+    # Calls that make, change or destroy graphs and graph execs, by phase. `cudaGraphAdd...Node` and
+    # node parameter setters on a template belong to capture: they build the template by hand.
+    ("capture", re.compile(r"(StreamBeginCapture|StreamEndCapture|StreamUpdateCapture)")),
+    ("instantiate", re.compile(r"GraphInstantiate")),
+    ("update", re.compile(r"GraphExec(\w*SetParams|Update)|GraphNodeSetEnabled")),
+    ("upload", re.compile(r"GraphUpload")),
+    ("clone", re.compile(r"GraphClone")),
+    ("destroy", re.compile(r"Graph(Exec)?Destroy")),
+    ("capture", re.compile(r"Graph(Create$|Add\w*Node|AddDependencies|\w*Node(Set|Copy))")),
+)
+
+_GRAPH_LAUNCH = re.compile(r"^cu(da)?GraphLaunch$")
+_WAIT = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize$")
+_BLOCKING_COPY = re.compile(r"^cu(da)?Memcpy(?!\w*Async)|^cudaMemcpy\w*Symbol$")
+_LAUNCH = re.compile(
+    r"^cu(da)?(Launch(?!Host)|Memcpy\w*Async|MemcpyBatchAsync|Memset|MemPrefetch)"
+)
+
+
+def strip_version(name: str) -> str:
+    """Return the API name without version and stream-mode suffixes."""
+    return _SUFFIX.sub("", name)
+
+
+def classify(name: str) -> tuple[str, str | None]:
+    """Return (kind, phase) of an API call named without suffix.
+
+    Kinds: `graph_launch`, `launch` (submits one op), `blocking_copy` (submits one op and waits for
+    it), `wait`, `graph_build` (with its phase), `other`. Blocking copies are those whose name lacks
+    Async; that an Async copy of pageable memory may also block is not visible in its name.
+    """
+    if _GRAPH_LAUNCH.search(name):
+        return "graph_launch", None
+    for phase, pattern in _BUILD_PHASES:
+        if pattern.search(name):
+            return "graph_build", phase
+    if _WAIT.search(name):
+        return "wait", None
+    if _BLOCKING_COPY.search(name):
+        return "blocking_copy", None
+    if _LAUNCH.search(name):
+        return "launch", None
+    return "other", None
+
+
+def meaning_of(names: pl.Series) -> pl.DataFrame:
+    """Return one row per distinct raw API name: raw_name, name, kind, phase."""
+    raw = names.unique().drop_nulls().to_list()
+    stripped = [strip_version(name) for name in raw]
+    meanings = [classify(name) for name in stripped]
+    return pl.DataFrame(
+        {
+            "raw_name": raw,
+            "name": stripped,
+            "kind": [kind for kind, _ in meanings],
+            "phase": [phase for _, phase in meanings],
+        },
+        schema={"raw_name": pl.String, "name": pl.String, "kind": pl.String, "phase": pl.String},
+    )
+
+
+#: CUpti_ActivityMemcpyKind, the same in every schema that lists it.
+COPY_KINDS = {
+    0: "copy",
+    1: "copy HtoD",
+    2: "copy DtoH",
+    3: "copy HtoA",
+    4: "copy AtoH",
+    5: "copy AtoA",
+    6: "copy AtoD",
+    7: "copy DtoA",
+    8: "copy DtoD",
+    9: "copy HtoH",
+    10: "copy PtoP",
+    11: "migration HtoD",
+    12: "migration DtoH",
+    13: "migration DtoD",
+}
+UNIFIED_MEMORY_COPIES = (11, 12, 13)
+
+#: ENUM_CUDA_MEM_KIND.
+MEMORY_KINDS = {
+    0: "pageable",
+    1: "pinned",
+    2: "device",
+    3: "array",
+    4: "managed",
+    5: "device static",
+    6: "managed static",
+}
+
+#: CUpti_ActivityOverheadKind -> our kind. 1 unknown, 3 buffer flush, 4 instrumentation and
+#: 5 resource exist because of the recorder; 2 compiling, 6 module loading and 7 lazy function
+#: loading exist without it; 8 is "command buffer full".
+OVERHEAD_KINDS = {
+    1: "profiler",
+    2: "driver",
+    3: "profiler",
+    4: "profiler",
+    5: "profiler",
+    6: "driver",
+    7: "driver",
+    8: "back_pressure",
+}
+OVERHEAD_NAMES = {
+    1: "recorder",
+    2: "driver compiler",
+    3: "buffer flush",
+    4: "instrumentation",
+    5: "recorder resource",
+    6: "module loading",
+    7: "lazy function loading",
+    8: "command buffer full",
+}

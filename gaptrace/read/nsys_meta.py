@@ -1,0 +1,93 @@
+"""The recording itself: versions, granularity, machine, devices, the recorder's own complaints."""
+
+import polars as pl
+
+from gaptrace.read.sqlite import ExportFile
+from gaptrace.trace import DEVICES, Granularity, Meta, Warning
+
+_I = pl.Int64
+_MODE = "CUDA_GRAPH_TRACE_OPTIONS:MODE"
+
+
+def read_meta(export: ExportFile, granularity: Granularity | None) -> Meta:
+    """Return what the export says of itself and of the machine."""
+    exported = _key_values(export, "META_DATA_EXPORT") or _key_values(export, "EXPORT_META_DATA")
+    machine = _key_values(export, "TARGET_INFO_SYSTEM_ENV")
+    return Meta(
+        path=str(export.path),
+        format="nsys-sqlite",
+        product_version=exported.get("EXPORT_PRODUCT_VERSION"),
+        schema_version=exported.get("EXPORT_SCHEMA_VERSION"),
+        granularity=granularity,
+        duration_ns=_duration(export),
+        driver=machine.get("NvDriverVersion"),
+        cuda=_cuda_version(machine.get("CudaDriverVersion")),
+        cpu=machine.get("CpuDescription"),
+        os=machine.get("OsDescription"),
+    )
+
+
+def capture_mode(export: ExportFile) -> str | None:
+    """Return the recorded --cuda-graph-trace mode; null before 2023.3, which did not keep it."""
+    # Until 2025.5 the key has a prefix per process, as in PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE.
+    for name, value in _key_values(export, "META_DATA_CAPTURE").items():
+        if name.endswith(_MODE):
+            return value
+    return None
+
+
+def diagnostics(export: ExportFile) -> list[Warning]:
+    """Return the recorder's warnings and errors (severity 2 and 3), each text once."""
+    if "DIAGNOSTIC_EVENT" not in export.tables:
+        return []
+    rows = export.rows("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT WHERE severity >= 2")
+    return [Warning("recorder_diagnostic", " ".join(str(text).split())) for (text,) in rows]
+
+
+def read_devices(export: ExportFile) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the physical GPUs (`DEVICES`) and the map (pid, device_id) -> gpu_id.
+
+    The map is empty in exports from before 2025, which do not hold it.
+    """
+    # The oldest generation calls the id deviceId.
+    id_column = "id" if "id" in export.tables.get("TARGET_INFO_GPU", set()) else "deviceId"
+    devices = export.frame(
+        "TARGET_INFO_GPU",
+        {
+            "device_id": (id_column, _I),
+            "name": ("name", pl.String),
+            "sm_count": ("smCount", _I),
+            "memory_bytes": ("totalMemory", _I),
+            "major": ("computeMajor", _I),
+            "minor": ("computeMinor", _I),
+        },
+    ).with_columns(compute_capability=pl.format("{}.{}", "major", "minor"))
+    physical = export.frame(
+        "TARGET_INFO_CUDA_DEVICE",
+        {"pid": ("pid", _I), "device_id": ("cudaId", _I), "gpu_id": ("gpuId", _I)},
+    )
+    return (
+        devices.select(DEVICES.names()).cast(dict(DEVICES)).unique("device_id", keep="first"),
+        physical.drop_nulls().unique(["pid", "device_id"], keep="first"),
+    )
+
+
+def _duration(export: ExportFile) -> int | None:
+    if "duration" not in export.tables.get("ANALYSIS_DETAILS", set()):
+        return None
+    ((duration,),) = export.rows("SELECT MAX(duration) FROM ANALYSIS_DETAILS")
+    return duration if isinstance(duration, int) else None
+
+
+def _cuda_version(number: str | None) -> str | None:
+    """Turn CUDA's 13000 into 13.0."""
+    if number is None or not number.isdigit():
+        return number
+    return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
+
+
+def _key_values(export: ExportFile, table: str) -> dict[str, str]:
+    if not {"name", "value"} <= export.tables.get(table, set()):
+        return {}
+    rows = export.rows(f"SELECT name, value FROM {table}")
+    return {str(name): str(value) for name, value in rows if value is not None}

@@ -1,0 +1,171 @@
+"""The `Trace`: one frozen record of everything observed, whichever recorder wrote it.
+
+Every frame has a schema below. Times are integer nanoseconds since the session began, spans are
+half open `[start_ns, end_ns)`, ids are the recorder's own 64-bit integers, missing is null.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+Granularity = Literal["graph", "node"]
+
+OPS = pl.Schema(
+    {
+        # One device execution per row, sorted by start_ns; op_id is the row's number.
+        "op_id": pl.Int64,
+        "kind": pl.String,  # kernel, memcpy, memset, graph, decompress
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "device_id": pl.Int64,  # the physical GPU, not the ordinal inside a process
+        "process_id": pl.Int64,
+        "context_id": pl.Int64,
+        "stream_id": pl.Int64,  # unique only within (process_id, device_id, context_id)
+        "correlation_id": pl.Int64,  # joins to api within process_id; null when there is none
+        "name": pl.String,  # short kernel name, copy direction, "memset", "graph"
+        "graph_exec_id": pl.Int64,  # null for work that was not launched by a graph
+        "graph_node_id": pl.Int64,  # null outside node granularity
+        "bytes": pl.Int64,  # copies and sets
+        "source_memory": pl.String,  # copies: pageable, pinned, device, ...
+        "target_memory": pl.String,
+        "is_unified_memory": pl.Boolean,  # a migration by the driver; belongs to no stream
+    }
+)
+
+API = pl.Schema(
+    {
+        # One CUDA API call of the host per row, sorted by start_ns.
+        "call_id": pl.Int64,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "process_id": pl.Int64,
+        "thread_id": pl.Int64,
+        "correlation_id": pl.Int64,
+        "name": pl.String,  # without version suffix: cudaGraphLaunch
+        "kind": pl.String,  # launch, graph_launch, wait, blocking_copy, graph_build, other
+        "phase": pl.String,  # of graph_build: capture, instantiate, update, upload, clone, destroy
+        "return_code": pl.Int64,
+    }
+)
+
+NVTX = pl.Schema(
+    {
+        # One NVTX range or mark per row, sorted by start_ns.
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,  # null for marks
+        "process_id": pl.Int64,
+        "thread_id": pl.Int64,
+        "domain": pl.String,  # null for the default domain and for one whose name was not kept
+        "name": pl.String,
+        "kind": pl.String,  # push_pop, start_end, mark
+        "payload": pl.Float64,  # numbers only; exact up to 2**53
+        "is_closed": pl.Boolean,  # false when the session ended before the range did
+    }
+)
+
+OVERHEAD = pl.Schema(
+    {
+        # Time that the recorder or the driver took from a host thread.
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "process_id": pl.Int64,
+        "thread_id": pl.Int64,
+        "name": pl.String,
+        # profiler: exists only because of recording. driver: lazy loading, compiling; exists
+        # without a recorder too. back_pressure: the launch queue was full.
+        "kind": pl.String,
+    }
+)
+
+GRAPH_EVENTS = pl.Schema(
+    {
+        # Creation of graphs, graph execs and nodes, as host instants.
+        "time_ns": pl.Int64,
+        "process_id": pl.Int64,
+        "thread_id": pl.Int64,
+        "event": pl.String,  # graph, exec, node
+        "graph_id": pl.Int64,
+        "graph_exec_id": pl.Int64,
+        "graph_node_id": pl.Int64,
+    }
+)
+
+DEVICES = pl.Schema(
+    {
+        # One physical GPU per row.
+        "device_id": pl.Int64,
+        "name": pl.String,
+        "sm_count": pl.Int64,
+        "memory_bytes": pl.Int64,
+        "compute_capability": pl.String,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Warning:  # noqa: A001 - the design's own word; the builtin is an exception class
+    """Something a reader of the figures must know.
+
+    Attributes:
+        code: stable, for machines.
+        message: one sentence, for people.
+    """
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What is known of the recording itself.
+
+    Attributes:
+        path: the file that was read.
+        format: `nsys-sqlite`.
+        product_version: of the exporter; the capture may be older.
+        schema_version: as three numbers, null before 2022.
+        granularity: `graph` when a graph execution is one op, `node` when each of its nodes is;
+            null when nothing in the file tells (no graph was launched, or an old recorder).
+        duration_ns: length of the session.
+        driver: version of the NVIDIA driver.
+        cuda: CUDA version of that driver, as `13.0`.
+        cpu: the host processor.
+        os: the host's operating system.
+    """
+
+    path: str
+    format: str
+    product_version: str | None = None
+    schema_version: str | None = None
+    granularity: Granularity | None = None
+    duration_ns: int | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    cpu: str | None = None
+    os: str | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything observed in one recording. Readers make it; analyses never change it.
+
+    Attributes:
+        meta: the recording.
+        ops: device executions (`OPS`).
+        api: CUDA API calls (`API`).
+        nvtx: ranges and marks (`NVTX`).
+        overhead: time taken by recorder or driver (`OVERHEAD`).
+        graph_events: creation of graphs, execs, nodes (`GRAPH_EVENTS`).
+        devices: physical GPUs (`DEVICES`).
+        warnings: what the reader met on the way.
+    """
+
+    meta: Meta
+    ops: pl.DataFrame
+    api: pl.DataFrame
+    nvtx: pl.DataFrame
+    overhead: pl.DataFrame
+    graph_events: pl.DataFrame
+    devices: pl.DataFrame
+    warnings: tuple[Warning, ...] = ()
