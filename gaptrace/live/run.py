@@ -1,0 +1,157 @@
+"""Runs a program for a recorder.
+
+    python -m gaptrace.live.run SCRIPT [ARGS]
+    python -m gaptrace.live.run -m MODULE [ARGS]
+    python -m gaptrace.live.run -- COMMAND [ARGS]
+
+A script or module runs as `python SCRIPT` or `python -m MODULE` would run it, except that the
+CUDA graphs of CuPy and PyTorch are named by NVTX ranges when the program imports these libraries.
+Any other command replaces this process. `gaptrace profile` sets two environment variables, both
+gone before the program starts:
+
+- `GAPTRACE_STDIO`: two descriptors, as `3,4`: the output and the error output meant for the
+  program, while descriptors 1 and 2 go to the log of the recorder.
+- `GAPTRACE_NOTES`: the file for `RunNotes`, what only this process can know about the run.
+"""
+
+import io
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
+from types import CodeType, ModuleType, TracebackType
+
+# `python -m` put the working directory first, where the program's modules may lie.
+_DIRECTORY = None if sys.flags.safe_path else sys.path.pop(0)
+_AT_START = frozenset(sys.modules)
+
+from gaptrace.live.notes import RunNotes  # noqa: E402
+from gaptrace.live.watch import watch_imports  # noqa: E402
+
+
+def main() -> None:
+    """Run what the command line names."""
+    arguments = sys.argv[1:]
+    _restore_output(os.environ.pop("GAPTRACE_STDIO", None))
+    notes = RunNotes(os.environ.pop("GAPTRACE_NOTES", None), arguments)
+    if arguments[:1] == ["--"]:
+        notes.write()
+        _replace_process(arguments[1:])
+    watch_imports(notes)
+    notes.write()
+    _hide_own_frames()
+    if arguments[:1] == ["-m"]:
+        _put_first(_DIRECTORY)
+        code, module = _load_module(arguments[1])
+        sys.argv = [module.__file__ or arguments[1], *arguments[2:]]
+    else:
+        _put_first(os.path.dirname(os.path.realpath(arguments[0])))  # noqa: PTH120
+        code, module = _load_script(arguments[0])
+        sys.argv = arguments
+    _run(code, module, notes)
+
+
+def _run(code: CodeType, module: ModuleType, notes: RunNotes) -> None:
+    sys.modules["__main__"] = module
+    try:
+        exec(code, vars(module))
+    except BaseException as error:
+        notes.ended_by(error)
+        raise
+    notes.ended_by(None)
+
+
+def _load_script(path: str) -> tuple[CodeType, ModuleType]:
+    full = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118
+    try:
+        with io.open_code(full) as file:
+            source = file.read()
+    except OSError as error:
+        reason = f"[Errno {error.errno}] {error.strerror}"
+        sys.stderr.write(f"{sys.executable}: can't open file {full!r}: {reason}\n")
+        sys.exit(2)
+    code = compile(source, full, "exec", dont_inherit=True)
+    return code, _main_module(full, None, SourceFileLoader("__main__", full))
+
+
+def _load_module(name: str) -> tuple[CodeType, ModuleType]:
+    spec = find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = find_spec(f"{name}.__main__")
+    code = getattr(spec.loader, "get_code", lambda _: None)(spec.name) if spec else None
+    if spec is None or code is None:
+        sys.exit(f"{sys.executable}: No module named {name}")
+    return code, _main_module(spec.origin, spec, spec.loader)
+
+
+def _main_module(file: str | None, spec: ModuleSpec | None, loader: object) -> ModuleType:
+    """Return an empty `__main__` with the attributes that the interpreter would give it."""
+    module = ModuleType("__main__")
+    names = vars(module)
+    names.update(
+        __builtins__=sys.modules["builtins"],
+        __file__=file,
+        __cached__=spec.cached if spec else None,
+        __loader__=loader,
+        __package__=spec.parent if spec else None,
+        __spec__=spec,
+    )
+    if "__annotations__" in vars(sys.modules["__main__"]):
+        names["__annotations__"] = {}
+    return module
+
+
+def _replace_process(command: list[str]) -> None:
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.exit(f"gaptrace: cannot run {command[0]}: {error.strerror}")
+
+
+def _put_first(directory: str | None) -> None:
+    """Put the program's directory first on the path, as the interpreter would.
+
+    Modules in it win over those of the same name that were imported here.
+    """
+    if directory is None or sys.flags.safe_path:
+        return
+    sys.path.insert(0, directory)
+    imported = {name.partition(".")[0] for name in set(sys.modules) - _AT_START}
+    shadowed = {
+        name
+        for name in imported.difference(sys.builtin_module_names, {"gaptrace"})
+        if getattr(PathFinder.find_spec(name, [directory]), "loader", None) is not None
+    }
+    for name in set(sys.modules) - _AT_START:
+        if name.partition(".")[0] in shadowed:
+            del sys.modules[name]
+
+
+def _restore_output(descriptors: str | None) -> None:
+    """Give the program the output that the recorder was started with."""
+    if descriptors is None:
+        return
+    for standard, given in enumerate(map(int, descriptors.split(",")), start=1):
+        os.dup2(given, standard)
+        os.close(given)
+    if sys.stdout.isatty() and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+
+
+def _hide_own_frames() -> None:
+    """Start the traceback of an error that ends the program where the program starts."""
+    show = sys.excepthook
+
+    def show_program(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        while traceback is not None and traceback.tb_frame.f_code.co_filename in own:
+            traceback = traceback.tb_next
+        show(kind, error.with_traceback(traceback), traceback)
+
+    own = {__file__, "<frozen runpy>"}
+    sys.excepthook = show_program
+
+
+if __name__ == "__main__":
+    main()
