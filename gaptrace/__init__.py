@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gaptrace.live.ranges import range, step  # noqa: A004
+    from gaptrace.live.ranges import range, step
 
 __version__ = "0.1.0"
 

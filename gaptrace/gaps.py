@@ -8,7 +8,7 @@ waited. The causes of all pieces sum to the idle time exactly.
 import polars as pl
 
 from gaptrace import intervals
-from gaptrace.launches import launch_of_ops
+from gaptrace.launches import SUBMITTING, launch_of_ops
 from gaptrace.trace import Trace
 
 CAUSES = (
@@ -121,11 +121,12 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         gap_id, device_id, start_ns, end_ns; cause: one of `CAUSES`; detail: the API's name, the
-        phase of a graph build, or for device_queued what was waited behind (in_graph,
-        between_graphs, cross_stream, between_ops); thread_id: T, null when unrecorded.
+        phase of a graph build, `in capture` for host code between the calls of one, or for
+        device_queued what was waited behind (in_graph, between_graphs, cross_stream, between_ops);
+        thread_id: T, null when unrecorded.
     """
+    # Gaps of one device never start together, so that device and start identify one.
     known = gaps.join(_explanations(trace, gaps), on=["device_id", "start_ns"], how="left")
-    # A gap that starts where the previous one of the same device starts cannot be: the key is sound.
     unrecorded = known.filter(pl.col("thread_id").is_null()).with_columns(
         cause=pl.lit("unrecorded"), detail=pl.lit(None, pl.String)
     )
@@ -252,17 +253,15 @@ def thread_timelines(trace: Trace) -> pl.DataFrame:
         start_ns=pl.lit(-_FOREVER, pl.Int64), end_ns=pl.lit(_FOREVER, pl.Int64)
     )
     host = intervals.subtract(whole, layers.select("thread_id", "start_ns", "end_ns"), key)
-    return pl.concat(
+    # Code that runs between the calls of a capture runs in order to build a graph.
+    captures = capture_spans(trace.api).drop("launches")
+    host = pl.concat(
         [
-            layers,
-            host.with_columns(
-                cause=pl.lit("host_code"),
-                detail=pl.lit(None, pl.String),
-                is_driver=pl.lit(False),
-            ),
-        ],
-        how="diagonal",
-    ).sort("thread_id", "start_ns")
+            intervals.intersect(host, captures.with_columns(detail=pl.lit("in capture")), key),
+            intervals.subtract(host, captures, key).with_columns(detail=pl.lit(None, pl.String)),
+        ]
+    ).with_columns(cause=pl.lit("host_code"), is_driver=pl.lit(False))
+    return pl.concat([layers, host], how="diagonal").sort("thread_id", "start_ns")
 
 
 def _calls(trace: Trace) -> pl.DataFrame:
@@ -291,17 +290,38 @@ def in_capture(calls: pl.DataFrame) -> pl.DataFrame:
         calls: rows of `trace.API`.
 
     Returns:
-        the same rows with in_capture (Boolean); such a launch submits no work, it adds a node.
+        the same rows with in_capture (Boolean): from the begin to the end call of a capture, both
+        included. A launch in between submits no work, it adds a node.
     """
-    step = (
-        pl.when(pl.col("name").str.contains("StreamBeginCapture"))
-        .then(1)
-        .when(pl.col("name").str.contains("StreamEndCapture"))
-        .then(-1)
-        .otherwise(0)
+    begins, ends = (
+        pl.col("name").str.contains(f"Stream{word}Capture") for word in ("Begin", "End")
     )
+    still_open = begins.cum_sum().over("thread_id") > ends.cum_sum().over("thread_id")
     return calls.sort("start_ns", maintain_order=True).with_columns(
-        in_capture=(step.cum_sum().over("thread_id") > 0).fill_null(False)
+        in_capture=(still_open | ends).fill_null(False)
+    )
+
+
+def capture_spans(api: pl.DataFrame) -> pl.DataFrame:
+    """Return the time of every stream capture on its thread, from begin call to end call.
+
+    Returns:
+        thread_id, start_ns, end_ns; launches: launch calls inside, each of which adds a node.
+        Disjoint per thread.
+    """
+    begins = pl.col("name").str.contains("StreamBeginCapture")
+    return (
+        in_capture(api)
+        .filter(pl.col("in_capture") & pl.col("thread_id").is_not_null())
+        .with_columns(_capture=begins.cum_sum().over("thread_id"))
+        .group_by("thread_id", "_capture", maintain_order=True)
+        .agg(
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            launches=pl.col("kind").is_in(SUBMITTING).sum().cast(pl.Int64),
+        )
+        .drop("_capture")
+        .sort("start_ns")
     )
 
 

@@ -127,7 +127,7 @@ def _neighbour(
     strategy: str,
     name: str,
 ) -> pl.Series:
-    """For each span, the row number of the first (last) other that ends after (starts before) it."""
+    """Per span, the number of the first other that ends after (the last that starts before) it."""
     found = spans.sort(left).join_asof(
         others.select(*keys, "_other", pl.col(right).alias("_at")).sort("_at"),
         left_on=left,

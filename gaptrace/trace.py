@@ -104,7 +104,7 @@ DEVICES = pl.Schema(
 
 
 @dataclass(frozen=True)
-class Warning:  # noqa: A001 - the design's own word; the builtin is an exception class
+class TraceWarning:
     """Something a reader of the figures must know.
 
     Attributes:
@@ -168,4 +168,4 @@ class Trace:
     overhead: pl.DataFrame
     graph_events: pl.DataFrame
     devices: pl.DataFrame
-    warnings: tuple[Warning, ...] = ()
+    warnings: tuple[TraceWarning, ...] = ()

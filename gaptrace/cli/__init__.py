@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import ClassVar
 
 import click
 
@@ -13,7 +14,7 @@ class LazyGroup(click.Group):
     """A group whose subcommands are imported only when they run, so that --help is instant."""
 
     #: name -> (module that defines a click command called ``command``, one line of help)
-    lazy = {
+    lazy: ClassVar = {
         "analyze": ("gaptrace.cli.analyze", "Say where the GPU stands idle in a trace, and why."),
         "doctor": ("gaptrace.cli.doctor", "Say what this machine has and what is missing."),
         "profile": ("gaptrace.cli.profile", "Record a script, then analyze what was recorded."),

@@ -22,9 +22,7 @@ _BUILD_PHASES = (
 _GRAPH_LAUNCH = re.compile(r"^cu(da)?GraphLaunch$")
 _WAIT = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize$")
 _BLOCKING_COPY = re.compile(r"^cu(da)?Memcpy(?!\w*Async)|^cudaMemcpy\w*Symbol$")
-_LAUNCH = re.compile(
-    r"^cu(da)?(Launch(?!Host)|Memcpy\w*Async|MemcpyBatchAsync|Memset|MemPrefetch)"
-)
+_LAUNCH = re.compile(r"^cu(da)?(Launch(?!Host)|Memcpy\w*Async|MemcpyBatchAsync|Memset|MemPrefetch)")
 
 
 def strip_version(name: str) -> str:

@@ -19,7 +19,7 @@ from gaptrace.read.cuda_names import (
 )
 from gaptrace.read.nsys_meta import capture_mode, diagnostics, read_devices, read_meta
 from gaptrace.read.sqlite import ExportFile
-from gaptrace.trace import API, GRAPH_EVENTS, NVTX, OPS, OVERHEAD, Granularity, Trace, Warning
+from gaptrace.trace import API, GRAPH_EVENTS, NVTX, OPS, OVERHEAD, Granularity, Trace, TraceWarning
 
 _I = pl.Int64
 _KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -84,7 +84,7 @@ def _strings(export: ExportFile) -> pl.DataFrame:
         ) from error
 
 
-def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[Warning]]:
+def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[TraceWarning]]:
     parts = [
         _device_rows(export, _KERNEL, "kernel", name_id="shortName"),
         _device_rows(export, _MEMCPY, "memcpy"),
@@ -101,7 +101,7 @@ def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[
     warnings = []
     if lost := rows.height - sound.height:
         warnings.append(
-            Warning(
+            TraceWarning(
                 "invalid_times",
                 f"{lost} of {rows.height} device rows have no or reversed times and are left out; "
                 "idle time next to them is overstated",
@@ -110,7 +110,6 @@ def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[
     copy_name = pl.col("copy_kind").replace_strict(
         COPY_KINDS, default="copy", return_dtype=pl.String
     )
-    memory = {"default": None, "return_dtype": pl.String}
     ops = (
         sound.join(strings, on="name_id", how="left")
         .with_columns(
@@ -118,8 +117,12 @@ def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[
             .then(copy_name)
             .otherwise(pl.coalesce("value", "kind")),
             correlation_id=_none_if_zero("correlation_id"),
-            source_memory=pl.col("source_kind").replace_strict(MEMORY_KINDS, **memory),
-            target_memory=pl.col("target_kind").replace_strict(MEMORY_KINDS, **memory),
+            source_memory=pl.col("source_kind").replace_strict(
+                MEMORY_KINDS, default=None, return_dtype=pl.String
+            ),
+            target_memory=pl.col("target_kind").replace_strict(
+                MEMORY_KINDS, default=None, return_dtype=pl.String
+            ),
             is_unified_memory=pl.col("copy_kind").is_in(UNIFIED_MEMORY_COPIES).fill_null(False),
             # Seen in exports of both granularities of one program: the high half of a node's id
             # is the id of the graph exec that holds it.
@@ -129,7 +132,7 @@ def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[
         .with_row_index("op_id")
         .cast({"op_id": pl.Int64})
     )
-    return ops.select(OPS.names()).cast(dict(OPS)), warnings
+    return ops.select(OPS.names()).cast(OPS), warnings
 
 
 def _device_rows(
@@ -192,7 +195,7 @@ def _api(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
         .with_row_index("call_id")
         .cast({"call_id": pl.Int64})
         .select(API.names())
-        .cast(dict(API))
+        .cast(API)
     )
 
 
@@ -249,7 +252,7 @@ def _nvtx(export: ExportFile, strings: pl.DataFrame, duration_ns: int | None) ->
         .filter((pl.col("kind") == "mark") | (pl.col("end_ns") >= pl.col("start_ns")))
         .sort("start_ns", pl.col("end_ns").neg(), maintain_order=True)
         .select(NVTX.names())
-        .cast(dict(NVTX))
+        .cast(NVTX)
     )
 
 
@@ -289,7 +292,7 @@ def _overhead(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("end_ns") >= pl.col("start_ns"))
         .sort("start_ns", maintain_order=True)
         .select(OVERHEAD.names())
-        .cast(dict(OVERHEAD))
+        .cast(OVERHEAD)
     )
 
 
@@ -324,17 +327,17 @@ def _graph_events(export: ExportFile) -> pl.DataFrame:
         )
         .sort("time_ns", maintain_order=True)
         .select(GRAPH_EVENTS.names())
-        .cast(dict(GRAPH_EVENTS))
+        .cast(GRAPH_EVENTS)
     )
 
 
-def _place(ops: pl.DataFrame, physical: pl.DataFrame) -> tuple[pl.DataFrame, list[Warning]]:
+def _place(ops: pl.DataFrame, physical: pl.DataFrame) -> tuple[pl.DataFrame, list[TraceWarning]]:
     """Replace the device ordinal inside each process by the physical GPU, where it is known."""
     warnings = []
     on_host = (ops["device_id"] == _HOST_DEVICE).fill_null(True)
     if on_host.any():
         warnings.append(
-            Warning(
+            TraceWarning(
                 "device_unknown",
                 f"{on_host.sum()} device rows name no GPU and are left out; "
                 "idle time next to them is overstated",
@@ -344,7 +347,7 @@ def _place(ops: pl.DataFrame, physical: pl.DataFrame) -> tuple[pl.DataFrame, lis
     if physical.is_empty():
         if ops["process_id"].n_unique() > 1:
             warnings.append(
-                Warning(
+                TraceWarning(
                     "device_by_ordinal",
                     "this export does not map processes to GPUs: devices are the ordinals inside "
                     "each process, wrong if CUDA_VISIBLE_DEVICES differed between them",

@@ -3,7 +3,7 @@
 import polars as pl
 
 from gaptrace.read.sqlite import ExportFile
-from gaptrace.trace import DEVICES, Granularity, Meta, Warning
+from gaptrace.trace import DEVICES, Granularity, Meta, TraceWarning
 
 _I = pl.Int64
 _MODE = "CUDA_GRAPH_TRACE_OPTIONS:MODE"
@@ -36,12 +36,12 @@ def capture_mode(export: ExportFile) -> str | None:
     return None
 
 
-def diagnostics(export: ExportFile) -> list[Warning]:
+def diagnostics(export: ExportFile) -> list[TraceWarning]:
     """Return the recorder's warnings and errors (severity 2 and 3), each text once."""
     if "DIAGNOSTIC_EVENT" not in export.tables:
         return []
     rows = export.rows("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT WHERE severity >= 2")
-    return [Warning("recorder_diagnostic", " ".join(str(text).split())) for (text,) in rows]
+    return [TraceWarning("recorder_diagnostic", " ".join(str(text).split())) for (text,) in rows]
 
 
 def read_devices(export: ExportFile) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -67,7 +67,7 @@ def read_devices(export: ExportFile) -> tuple[pl.DataFrame, pl.DataFrame]:
         {"pid": ("pid", _I), "device_id": ("cudaId", _I), "gpu_id": ("gpuId", _I)},
     )
     return (
-        devices.select(DEVICES.names()).cast(dict(DEVICES)).unique("device_id", keep="first"),
+        devices.select(DEVICES.names()).cast(DEVICES).unique("device_id", keep="first"),
         physical.drop_nulls().unique(["pid", "device_id"], keep="first"),
     )
 

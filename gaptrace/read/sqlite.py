@@ -88,7 +88,7 @@ class ExportFile:
                     f"{self.path}: column {column} of table {table} does not hold integers; "
                     "export the report again with nsys export --type sqlite"
                 )
-        return frame.cast(dict(schema), strict=False)
+        return frame.cast(schema, strict=False)
 
     def _arrow(self, sql: str, table: str) -> pl.DataFrame:
         try:

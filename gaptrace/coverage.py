@@ -1,0 +1,137 @@
+"""Does the trace hold what an idle figure needs? Asked before any idle figure is given."""
+
+import polars as pl
+
+from gaptrace.errors import NotRecordedError
+from gaptrace.gaps import in_capture
+from gaptrace.launches import SUBMITTING, launch_of_ops
+from gaptrace.trace import Trace, TraceWarning
+
+#: Share of launches whose device work is missing above which no idle figure is given: the missing
+#: work would count as idle. A judgement, not a measurement: below it the share is printed.
+REFUSE_ABOVE_FRACTION = 0.1
+#: Shares below this are not worth a line: a trace cut at a point always splits a few pairs.
+MENTION_ABOVE_FRACTION = 0.01
+
+
+def check_coverage(trace: Trace) -> list[TraceWarning]:
+    """Compare what was launched with what was executed.
+
+    Returns:
+        warnings, none for a healthy trace.
+
+    Raises:
+        NotRecordedError: so much device work is missing that idle time cannot be known.
+    """
+    calls = _calls_that_submit(trace)
+    _refuse_lost_graphs(trace, calls)
+    return [
+        *_lost_work(trace, calls),
+        *_ops_without_launch(trace),
+        *_early_ops(trace),
+        *_open_ranges(trace),
+    ]
+
+
+def _calls_that_submit(trace: Trace) -> pl.DataFrame:
+    """Successful launch calls outside captures, with has_ops and is_trailing.
+
+    Trailing calls are those after the last call of their thread that has device work: recording
+    ended before their work did, which hides nothing between recorded ops.
+    """
+    executed = (
+        trace.ops.filter(pl.col("correlation_id").is_not_null())
+        .select("process_id", "correlation_id", has_ops=pl.lit(True))
+        .unique(["process_id", "correlation_id"])
+    )
+    served = pl.col("call_id").filter(pl.col("has_ops")).max().over("thread_id")
+    return (
+        in_capture(trace.api)
+        .filter(
+            pl.col("kind").is_in(SUBMITTING)
+            & ~pl.col("in_capture")
+            & (pl.col("return_code").fill_null(0) == 0)
+        )
+        .join(executed, on=["process_id", "correlation_id"], how="left")
+        .with_columns(pl.col("has_ops").fill_null(False))
+        .with_columns(is_trailing=(pl.col("call_id") > served).fill_null(False))
+    )
+
+
+def _refuse_lost_graphs(trace: Trace, calls: pl.DataFrame) -> None:
+    graph_calls = calls.filter(pl.col("kind") == "graph_launch")
+    if graph_calls.is_empty() or graph_calls["has_ops"].any():
+        return
+    raise NotRecordedError(
+        f"{trace.meta.path}: {graph_calls.height} graph launches but no graph executions in this "
+        "export, so their work would read as idle; export the .nsys-rep again with Nsight Systems "
+        "2024.3 or newer, or record with --cuda-graph-trace=node"
+    )
+
+
+def _lost_work(trace: Trace, calls: pl.DataFrame) -> list[TraceWarning]:
+    warnings = []
+    for is_graph, what in ((True, "graph launches"), (False, "single launches")):
+        of_kind = calls.filter((pl.col("kind") == "graph_launch") == is_graph)
+        lost = of_kind.filter(~pl.col("has_ops") & ~pl.col("is_trailing")).height
+        fraction = lost / of_kind.height if of_kind.height else 0.0
+        if fraction > REFUSE_ABOVE_FRACTION:
+            raise NotRecordedError(
+                f"{trace.meta.path}: the device work of {lost} of {of_kind.height} {what} "
+                f"({fraction:.0%}) is not in this trace and would read as idle; record again, "
+                "shorter or with larger buffers"
+            )
+        if fraction > MENTION_ABOVE_FRACTION:
+            warnings.append(
+                TraceWarning(
+                    "lost_device_work",
+                    f"the device work of {lost} of {of_kind.height} {what} ({fraction:.1%}) is "
+                    "not in this trace; idle time is overstated by as much as it lasted",
+                )
+            )
+    return warnings
+
+
+def _ops_without_launch(trace: Trace) -> list[TraceWarning]:
+    missing = trace.ops.height - launch_of_ops(trace).height
+    fraction = missing / trace.ops.height
+    if fraction <= MENTION_ABOVE_FRACTION:
+        return []
+    return [
+        TraceWarning(
+            "ops_without_launch",
+            f"{missing} of {trace.ops.height} device rows ({fraction:.1%}) have no launch row: "
+            "recording began after their launch, or the file was cut; idle time before them has "
+            "the cause unrecorded",
+        )
+    ]
+
+
+def _early_ops(trace: Trace) -> list[TraceWarning]:
+    early = (
+        launch_of_ops(trace)
+        .join(trace.ops.select("op_id", "start_ns"), on="op_id", how="inner")
+        .filter(pl.col("start_ns") < pl.col("call_start_ns"))
+    )
+    if early.is_empty():
+        return []
+    return [
+        TraceWarning(
+            "op_before_launch",
+            f"{early.height} device rows start before their launch call: host and device clocks "
+            "disagree, and causes next to them are shifted by as much",
+        )
+    ]
+
+
+def _open_ranges(trace: Trace) -> list[TraceWarning]:
+    names = trace.nvtx.filter(~pl.col("is_closed"))["name"].unique(maintain_order=True).to_list()
+    if not names:
+        return []
+    shown = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
+    return [
+        TraceWarning(
+            "range_never_closed",
+            f"NVTX ranges still open when recording ended are left out: {shown}",
+        )
+    ]

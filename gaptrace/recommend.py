@@ -1,0 +1,300 @@
+"""From a trace to a recommendation about CUDA graphs and chunk sizes, with its evidence.
+
+A recorder lengthens every graph launch in proportion to the graph's nodes, which is the very cost
+that chunks would hide: measured on an H200 (driver 580, CUDA 13.0), by about 0.2 us per node in
+graph granularity and 1.2 us in node granularity, where the launch without a recorder took 4 to
+10 us in all. A trace alone therefore only bounds launch costs: from above by what it shows, from
+below by a launch whose cost does not grow with the graph. Where both bounds lead to the same
+advice it is given; else the verdict is `needs_calibration`.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import polars as pl
+
+from gaptrace.cost import ChunkModel, HostCost, plateau, uniform
+from gaptrace.graphs import graph_nodes
+from gaptrace.trace import Trace, TraceWarning
+
+Regime = Literal["replay", "update", "instantiate"]
+Verdict = Literal[
+    "one_graph",
+    "chunk",
+    "merge",
+    "do_not_graph",
+    "not_a_chunk_problem",
+    "no_difference_shown",
+    "needs_calibration",
+]
+
+#: Shares of the window below this are not told apart from noise; also the width of the plateau.
+NOISE_FRACTION = 0.005
+#: How much a recorder stretches the gap between queued graphs: 2.1 to 2.5 us and 5.4 us against
+#: 1.16 us without, on an H200 (driver 580, CUDA 13.0). On other machines a rough guide.
+_GAP_STRETCH = {"graph": 2.2, "node": 4.7}
+#: Idle time that the size of graphs can change: launching them and building them.
+_SIZE_MATTERS = pl.col("cause").is_in(["launch_call", "graph_build"]) | (
+    (pl.col("cause") == "host_code") & (pl.col("detail") == "in capture").fill_null(False)
+)
+#: A build or update call per launch, at least as often as this, is a regime and not a warm-up.
+_PER_LAUNCH = 0.5
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A figure that the recommendation rests on.
+
+    Attributes:
+        name: what it is; a name ending in `_ns` is in nanoseconds.
+        value: the estimate.
+        source: `trace`.
+        evidence: the kind: `graph-granularity trace`, `node-granularity trace` or `trace`.
+        samples: how many observations it is made of.
+    """
+
+    name: str
+    value: float
+    source: str
+    evidence: str
+    samples: int
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to do about graphs and chunks. Sizes are in CUDA graph nodes, times in nanoseconds.
+
+    Attributes:
+        verdict: what to do.
+        regime: how the program uses its graphs; null when it launches none.
+        cause: for not_a_chunk_problem, the cause of the idle time; for needs_calibration, the
+            parameter that is missing.
+        nodes: of one step; null when unknown.
+        chunk, plateau, schedule: the advised chunk size, the range of sizes about as good, and the
+            sizes in launch order; null unless the verdict is chunk or one_graph.
+        predicted_ns: makespan by arm: one_graph, chunk, device_only, those that could be predicted.
+        gain_ns: what following the advice is expected to save per step.
+        gain_cap_ns: idle time in the window that launches and builds of graphs account for: no
+            chunk size can gain more.
+        break_even_replays: replays after which a graph has paid for itself; null when unknown.
+        inputs: the figures behind it.
+        warnings: what limits it.
+    """
+
+    verdict: Verdict
+    regime: Regime | None = None
+    cause: str | None = None
+    nodes: int | None = None
+    chunk: int | None = None
+    plateau: tuple[int, int] | None = None
+    schedule: tuple[int, ...] | None = None
+    predicted_ns: dict[str, int] = field(default_factory=dict)
+    gain_ns: int | None = None
+    gain_cap_ns: int | None = None
+    break_even_replays: int | None = None
+    inputs: tuple[Parameter, ...] = ()
+    warnings: tuple[TraceWarning, ...] = ()
+
+
+def recommend(
+    trace: Trace,
+    executions: pl.DataFrame,
+    gaps: pl.DataFrame,
+    idle: pl.DataFrame,
+    windows: pl.DataFrame,
+) -> Recommendation:
+    """Recommend from the trace alone.
+
+    Args:
+        trace: the trace.
+        executions: `graphs.graph_executions` inside the windows.
+        gaps: gaps inside the windows.
+        idle: pieces of them.
+        windows: device_id, start_ns, end_ns.
+    """
+    span_ns = int((windows["end_ns"] - windows["start_ns"]).sum())
+    if executions.is_empty():
+        return _without_graphs(idle, span_ns)
+    waiting = _idle_before_graphs(trace, gaps, idle)
+    step = _step(trace, executions)
+    cap_ns = _sum(waiting, _SIZE_MATTERS)
+    base = Recommendation(
+        "needs_calibration",
+        regime=_regime(trace, executions, windows),
+        nodes=step.nodes,
+        gain_cap_ns=cap_ns,
+        inputs=_inputs(step, executions, f"{trace.meta.granularity}-granularity trace"),
+        warnings=(_recorder_warning(trace),),
+    )
+    cause, cause_ns = _largest_other(waiting)
+    if cap_ns >= max(cause_ns, NOISE_FRACTION * span_ns):
+        return _weigh(step, base)
+    stretch = _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
+    cuts_ns = _sum(waiting, pl.col("detail") == "between_graphs") / stretch
+    if cause == "device_queued" and cuts_ns >= NOISE_FRACTION * span_ns:
+        return replace(base, verdict="merge", gain_ns=round(cuts_ns / step.chains))
+    if cause_ns < NOISE_FRACTION * span_ns:
+        return replace(base, verdict="no_difference_shown")
+    return replace(base, verdict="not_a_chunk_problem", cause=cause)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The chain of graph executions that takes most of the device's time.
+
+    A chain is one starved graph execution and the queued ones after it: what the host launched
+    without pausing. Times are medians over the chains alike.
+    """
+
+    nodes: int | None
+    graphs: int
+    chains: int
+    device_ns: float
+    launch_api_ns: float
+    exposed_latency_ns: float | None
+    queued_gap_ns: float | None
+
+
+def _step(trace: Trace, executions: pl.DataFrame) -> _Step:
+    stream = ["process_id", "device_id", "context_id", "stream_id"]
+    opens = (pl.col("gap_kind") != "queued").fill_null(True)
+    chains = (
+        executions.join(graph_nodes(trace), on=["process_id", "graph_exec_id"], how="left")
+        .with_columns(_chain=opens.cum_sum().over(stream))
+        .group_by(*stream, "_chain", maintain_order=True)
+        .agg(
+            graphs=pl.len(),
+            nodes=pl.when(pl.col("nodes").is_not_null().all()).then(pl.col("nodes").sum()),
+            device_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
+            launch_api_ns=pl.col("api_ns").sum(),
+            exposed_ns=(pl.col("start_ns") - pl.col("call_start_ns")).first(),
+            gap_ns=pl.col("gap_ns").slice(1).median(),
+        )
+    )
+    alike = ["graphs", "nodes"]
+    kinds = chains.group_by(alike, maintain_order=True).agg(
+        pl.len().alias("chains"),
+        pl.col("device_ns").sum().alias("total_ns"),
+        pl.col("device_ns", "launch_api_ns", "exposed_ns", "gap_ns").median(),
+    )
+    row = kinds.sort("total_ns", descending=True).row(0, named=True)
+    return _Step(
+        nodes=row["nodes"],
+        graphs=row["graphs"],
+        chains=row["chains"],
+        device_ns=row["device_ns"],
+        launch_api_ns=row["launch_api_ns"] or 0.0,
+        exposed_latency_ns=row["exposed_ns"],
+        queued_gap_ns=row["gap_ns"],
+    )
+
+
+def _regime(trace: Trace, executions: pl.DataFrame, windows: pl.DataFrame) -> Regime:
+    begin, end = windows["start_ns"].min(), windows["end_ns"].max()
+    builds = trace.api.filter(pl.col("start_ns").is_between(begin, end))
+    per_launch = {
+        phase: builds.filter(pl.col("phase") == phase).height / executions.height
+        for phase in ("instantiate", "update")
+    }
+    if per_launch["instantiate"] >= _PER_LAUNCH:
+        return "instantiate"
+    return "update" if per_launch["update"] >= _PER_LAUNCH else "replay"
+
+
+def _weigh(step: _Step, base: Recommendation) -> Recommendation:
+    """Chunks or one graph: said only if launch costs at both ends of what is possible agree."""
+    if step.nodes is None:
+        return replace(base, cause="nodes")
+    if step.nodes == 1:
+        return replace(base, verdict="not_a_chunk_problem", cause="launch_call")
+    # Most in favour of chunks: all of the launch grows with the nodes, and a cut costs nothing.
+    makespan_ns = uniform(
+        ChunkModel(
+            host=HostCost.linear(0.0, step.launch_api_ns / step.nodes),
+            nodes=step.nodes,
+            node_ns=step.device_ns / step.nodes,
+            delta_ns=(step.exposed_latency_ns or step.launch_api_ns) - step.launch_api_ns,
+        )
+    )
+    good = plateau(makespan_ns)
+    one_ns = float(makespan_ns[-1])
+    cap_ns = (base.gain_cap_ns or 0) / step.chains
+    gain_ns = min(one_ns - float(makespan_ns.min()), cap_ns)
+    if base.regime != "replay" or step.graphs > 1 or gain_ns >= NOISE_FRACTION * one_ns:
+        return replace(base, cause="host_cost_by_nodes")
+    return replace(
+        base,
+        verdict="one_graph",
+        chunk=step.nodes,
+        plateau=(good.lo, step.nodes),
+        schedule=(step.nodes,),
+        predicted_ns={"one_graph": round(one_ns), "device_only": round(step.device_ns)},
+        gain_ns=0,
+    )
+
+
+def _without_graphs(idle: pl.DataFrame, span_ns: int) -> Recommendation:
+    launch_ns = _sum(idle, pl.col("cause") == "launch_call")
+    base = Recommendation("needs_calibration", gain_cap_ns=launch_ns)
+    cause, cause_ns = _largest_other(idle)
+    if max(launch_ns, cause_ns) < NOISE_FRACTION * span_ns:
+        return replace(base, verdict="do_not_graph", gain_ns=0)
+    if launch_ns >= cause_ns or cause in ("host_code", "device_queued"):
+        # In a graph the code between launches vanishes with the launches; how much is left depends
+        # on what a graph launch costs here, which a trace without graphs cannot tell.
+        return replace(base, cause="graph_launch_cost")
+    return replace(base, verdict="not_a_chunk_problem", cause=cause)
+
+
+def _idle_before_graphs(trace: Trace, gaps: pl.DataFrame, idle: pl.DataFrame) -> pl.DataFrame:
+    """Pieces of the gaps that end with an op of a graph."""
+    in_graphs = trace.ops.filter(pl.col("graph_exec_id").is_not_null())["op_id"]
+    ending = gaps.filter(pl.col("next_op_id").is_in(in_graphs.implode()))["gap_id"].unique()
+    return idle.filter(pl.col("gap_id").is_in(ending.implode()))
+
+
+def _largest_other(idle: pl.DataFrame) -> tuple[str, int]:
+    """The largest cause that chunk size does not touch, and its nanoseconds."""
+    others = (
+        idle.filter(~_SIZE_MATTERS)
+        .group_by("cause", maintain_order=True)
+        .agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        .sort("ns", descending=True)
+    )
+    return others.row(0) if others.height else ("host_code", 0)
+
+
+def _sum(idle: pl.DataFrame, which: pl.Expr) -> int:
+    chosen = idle.filter(which)
+    return int((chosen["end_ns"] - chosen["start_ns"]).sum())
+
+
+def _inputs(step: _Step, executions: pl.DataFrame, evidence: str) -> tuple[Parameter, ...]:
+    queued = executions.filter(pl.col("gap_kind") == "queued").height
+    values = (
+        ("nodes", step.nodes, step.chains),
+        ("graphs_per_step", step.graphs, step.chains),
+        ("device_ns", step.device_ns, step.chains),
+        ("launch_api_ns", step.launch_api_ns, step.chains),
+        ("exposed_latency_ns", step.exposed_latency_ns, step.chains),
+        ("queued_gap_ns", step.queued_gap_ns, queued),
+    )
+    return tuple(
+        Parameter(name, float(value), "trace", evidence, samples)
+        for name, value, samples in values
+        if value is not None
+    )
+
+
+def _recorder_warning(trace: Trace) -> TraceWarning:
+    if trace.meta.granularity == "node":
+        return TraceWarning(
+            "recorder_cost",
+            "recorded in node granularity: launch costs and gaps between graphs are several times "
+            "too large here; take them from a graph-granularity or, better, an unrecorded run",
+        )
+    return TraceWarning(
+        "recorder_cost",
+        "recording lengthens graph launches and gaps between graphs; what chunks seem to gain in "
+        "a trace can be the recorder's own cost",
+    )

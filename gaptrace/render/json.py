@@ -1,0 +1,120 @@
+"""The analysis as one JSON object, stable across versions: schema gaptrace.analysis/1."""
+
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+
+from gaptrace.analysis import Analysis
+from gaptrace.gaps import CAUSES
+from gaptrace.quantiles import FIELDS
+from gaptrace.recommend import Recommendation
+from gaptrace.trace import TraceWarning
+
+ANALYSIS_SCHEMA = "gaptrace.analysis/1"
+RECOMMENDATION_SCHEMA = "gaptrace.recommendation/1"
+
+_NOTHING = {name: 0 if name == "count" else None for name in FIELDS}
+
+
+def analysis_object(analysis: Analysis) -> dict[str, Any]:
+    """Return the analysis as plain lists, dicts and numbers; times in ns, missing is null."""
+    meta = analysis.trace.meta
+    return {
+        "schema": ANALYSIS_SCHEMA,
+        "trace": {
+            "path": meta.path,
+            "format": meta.format,
+            "product_version": meta.product_version,
+            "schema_version": meta.schema_version,
+            "granularity": meta.granularity,
+            "duration_ns": meta.duration_ns,
+            "driver": meta.driver,
+            "cuda": meta.cuda,
+            "cpu": meta.cpu,
+            "os": meta.os,
+        },
+        "window": analysis.window_name,
+        "warnings": _warnings(analysis.warnings),
+        "devices": [
+            {
+                "device": row.pop("device_id"),
+                **row,
+                "gap_ns": row["gap_ns"] or _NOTHING,
+                "causes": _causes(analysis.causes, device_id=device_id),
+                "cause_details": _details(analysis.causes, device_id),
+            }
+            for row in analysis.devices.to_dicts()
+            for device_id in [row["device_id"]]
+        ],
+        "ranges": [
+            {
+                "path": row["path"],
+                "domain": row["domain"],
+                "count": row["count"],
+                "device": row["device_id"],
+                "span_ns": row["span_ns"],
+                "busy_ns": row["busy_ns"],
+                "idle_ns": row["idle_ns"],
+                "causes": _causes(
+                    analysis.range_causes,
+                    path=row["path"],
+                    domain=row["domain"],
+                    device_id=row["device_id"],
+                ),
+                "launches": row["launches"],
+                "graph_launches": row["graph_launches"],
+            }
+            for row in analysis.ranges.to_dicts()
+        ],
+        "graphs": [
+            {"device": row.pop("device_id"), "stream": row.pop("stream_id"), **_renamed(row)}
+            for row in analysis.graphs.to_dicts()
+        ],
+        "findings": [asdict(finding) for finding in analysis.findings],
+        "recommendation": recommendation_object(analysis.recommendation),
+    }
+
+
+def recommendation_object(recommendation: Recommendation) -> dict[str, Any]:
+    """Return the recommendation as plain lists, dicts and numbers; times in ns, sizes in nodes."""
+    arms = ("per_launch", "one_graph", "chunk", "schedule", "device_only")
+    return {
+        "schema": RECOMMENDATION_SCHEMA,
+        "unit": "cuda graph nodes",
+        "regime": recommendation.regime,
+        "verdict": recommendation.verdict,
+        "cause": recommendation.cause,
+        "nodes": recommendation.nodes,
+        "chunk": recommendation.chunk,
+        "plateau": list(recommendation.plateau) if recommendation.plateau else None,
+        "schedule": list(recommendation.schedule) if recommendation.schedule else None,
+        "predicted_ns": {arm: recommendation.predicted_ns.get(arm) for arm in arms},
+        "gain_ns": recommendation.gain_ns,
+        "gain_cap_ns": recommendation.gain_cap_ns,
+        "break_even_replays": recommendation.break_even_replays,
+        "inputs": [asdict(item) for item in recommendation.inputs],
+        "warnings": _warnings(recommendation.warnings),
+    }
+
+
+def _warnings(warnings: tuple[TraceWarning, ...]) -> list[dict[str, str]]:
+    return [asdict(warning) for warning in warnings]
+
+
+def _causes(causes: pl.DataFrame, **key: str | int | None) -> dict[str, int]:
+    """Nanoseconds of all causes, in their fixed order; those that took no time are 0."""
+    mine = causes.filter(
+        pl.all_horizontal(pl.col(column).eq_missing(value) for column, value in key.items())
+    )
+    found = dict(mine.group_by("cause").agg(pl.col("idle_ns").sum()).rows())
+    return {cause: found.get(cause, 0) for cause in CAUSES}
+
+
+def _details(causes: pl.DataFrame, device_id: int) -> list[dict[str, Any]]:
+    mine = causes.filter(pl.col("device_id") == device_id)
+    return mine.select("cause", "detail", "idle_ns", pieces="piece_count").to_dicts()
+
+
+def _renamed(row: dict[str, Any]) -> dict[str, Any]:
+    return {"graph_exec": row.pop("graph_exec_id"), "process": row.pop("process_id"), **row}

@@ -1,0 +1,290 @@
+"""The report as text, for a terminal or a file."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gaptrace import __version__
+from gaptrace.analysis import Analysis
+from gaptrace.recommend import Recommendation
+from gaptrace.render import words
+from gaptrace.render.units import count, duration, share
+
+#: Rows of a table that people still read; the rest is in the JSON.
+_MOST_ROWS = 16
+_WIDE = 120
+
+
+def report(analysis: Analysis, *, width: int, color: bool) -> str:
+    """Return the whole report.
+
+    Args:
+        analysis: what to report.
+        width: columns of the terminal; meant for 80 and up.
+        color: whether to write ANSI colours.
+    """
+    parts = [
+        _head(analysis),
+        *(_device(analysis, device) for device in analysis.devices.to_dicts()),
+        _ranges(analysis, width),
+        _graphs(analysis, width),
+        _findings(analysis),
+        _recommendation(analysis.recommendation),
+    ]
+    return _printed([part for part in parts if part is not None], width, color)
+
+
+def recommendation_text(analysis: Analysis, *, width: int, color: bool) -> str:
+    """Return the head and the recommendation of the report alone."""
+    return _printed([_head(analysis), _recommendation(analysis.recommendation)], width, color)
+
+
+def _printed(parts: list[RenderableType], width: int, color: bool) -> str:
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        highlight=False,
+        legacy_windows=False,
+    )
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _head(analysis: Analysis) -> RenderableType:
+    meta = analysis.trace.meta
+    gpus = " + ".join(dict.fromkeys(name or "GPU" for name in analysis.devices["name"]))
+    recorder = f"Nsight Systems {meta.product_version or 'before 2022'}"
+    machine = [
+        gpus,
+        meta.driver and f"driver {meta.driver}",
+        meta.cuda and f"CUDA {meta.cuda}",
+        recorder + (f" (schema {meta.schema_version})" if meta.schema_version else ""),
+        meta.duration_ns and f"{duration(meta.duration_ns)} recorded",
+    ]
+    lines: list[RenderableType] = [
+        Text.assemble((f"gaptrace {__version__}", "bold"), f"  {Path(meta.path).name}"),
+        Text(", ".join(part for part in machine if part)),
+        Text(f"granularity {words.granularity(meta.granularity)}"),
+    ]
+    if analysis.window_name:
+        lines.append(Text(f"only {analysis.window_name}", style="bold"))
+    lines += [Text(f"warning: {w.message}", style="yellow") for w in analysis.warnings]
+    return Group(*lines)
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for name in columns:
+        # A leading + marks columns of numbers.
+        numeric = name.startswith("+")
+        table.add_column(
+            name.lstrip("+"),
+            justify="right" if numeric else "left",
+            no_wrap=numeric,
+            overflow="fold",
+        )
+    return table
+
+
+def _device(analysis: Analysis, device: dict[str, Any]) -> RenderableType:
+    gap_ns = device["gap_ns"] or {}
+    facts = Text.assemble(
+        f"span {duration(device['span_ns'])}, busy ",
+        (f"{duration(device['busy_ns'])} ({share(device['busy_ns'], device['span_ns'])})", "bold"),
+        f", idle {duration(device['idle_ns'])} in {count(device['gap_count'])} gaps, "
+        f"{count(device['op_count'])} ops",
+    )
+    quantiles = Text(
+        "gap length: "
+        + ", ".join(
+            f"{label} {duration(gap_ns.get(key))}"
+            for label, key in (("median", "p50"), ("p90", "p90"), ("p99", "p99"), ("max", "max"))
+        )
+    )
+    table = _table("cause", "+idle", "+of idle", "+of span", "mostly")
+    mine = analysis.causes.filter(pl.col("device_id") == device["device_id"])
+    for cause, rows in _by_cause(mine):
+        idle_ns = sum(row["idle_ns"] for row in rows)
+        details = [f"{row['detail']} {duration(row['idle_ns'])}" for row in rows if row["detail"]][
+            :3
+        ]
+        table.add_row(
+            cause,
+            duration(idle_ns),
+            share(idle_ns, device["idle_ns"]),
+            share(idle_ns, device["span_ns"]),
+            ", ".join(details),
+        )
+    name = f" ({device['name']})" if device["name"] else ""
+    body: list[RenderableType] = [facts, quantiles] if device["gap_count"] else [facts]
+    if mine.height:
+        body += [Text(), table]
+    return Group(_title(f"Device {device['device_id']}{name}"), Padding(Group(*body), (0, 0, 0, 2)))
+
+
+def _by_cause(causes: pl.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Rows grouped by cause, the largest cause first and its largest detail first."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for row in causes.sort("idle_ns", descending=True).to_dicts():
+        grouped.setdefault(row["cause"], []).append(row)
+    return sorted(grouped.items(), key=lambda item: -sum(row["idle_ns"] for row in item[1]))
+
+
+def _ranges(analysis: Analysis, width: int) -> RenderableType | None:
+    ranges = analysis.ranges
+    if ranges.is_empty():
+        return None
+    several = ranges["device_id"].n_unique() > 1
+    wide = width >= _WIDE
+    table = _table(
+        "range",
+        *(["+device"] if several else []),
+        "+count",
+        "+span",
+        "+busy",
+        "+idle",
+        *(["+launches", "+graphs"] if wide else []),
+        "idle because of",
+    )
+    # The ranges that hold most idle time, in the order in which they come.
+    numbered = ranges.with_row_index()
+    shown = numbered.sort("idle_ns", descending=True).head(_MOST_ROWS).sort("index")
+    for row in shown.to_dicts():
+        table.add_row(
+            row["path"],
+            *([str(row["device_id"])] if several else []),
+            count(row["count"]),
+            duration(row["span_ns"]),
+            share(row["busy_ns"], row["span_ns"]),
+            duration(row["idle_ns"]),
+            *([count(row["launches"]), count(row["graph_launches"])] if wide else []),
+            _range_causes(analysis.range_causes, row, 4 if wide else 2),
+        )
+    parts: list[RenderableType] = [table]
+    if (hidden := ranges.height - shown.height) > 0:
+        parts.append(Text(f"... and {hidden} more; --json has them all"))
+    return Group(_title("NVTX ranges"), Padding(Group(*parts), (0, 0, 0, 2)))
+
+
+def _range_causes(causes: pl.DataFrame, row: dict[str, Any], most: int) -> str:
+    mine = causes.filter(
+        (pl.col("path") == row["path"])
+        & pl.col("domain").eq_missing(pl.lit(row["domain"], pl.String))
+        & (pl.col("device_id") == row["device_id"])
+    )
+    totals = [(cause, sum(r["idle_ns"] for r in rows)) for cause, rows in _by_cause(mine)]
+    return ", ".join(f"{cause} {share(ns, row['idle_ns'])}" for cause, ns in totals[:most])
+
+
+def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
+    sizes = analysis.graph_sizes
+    if sizes.is_empty():
+        return None
+    wide = width >= _WIDE
+    several = sizes["device_id"].n_unique() > 1
+    table = _table(
+        *(["+device"] if several else []),
+        "+nodes",
+        "+execs",
+        "+executions",
+        "+duration",
+        "+launch call",
+        *(["+p90"] if wide else []),
+        "+queued gap",
+        *(["+how many"] if wide else []),
+        "+starved gap",
+        *(["+how many"] if wide else []),
+    )
+    for row in sizes.head(_MOST_ROWS).to_dicts():
+        queued, starved, api = row["queued_gap_ns"], row["starved_gap_ns"], row["launch_api_ns"]
+        table.add_row(
+            *([str(row["device_id"])] if several else []),
+            count(row["nodes"]),
+            count(row["execs"]),
+            count(row["executions"]),
+            duration(row["duration_ns"]["p50"]),
+            duration(api["p50"]),
+            *([duration(api["p90"])] if wide else []),
+            duration(queued["p50"]),
+            *([count(queued["count"])] if wide else []),
+            duration(starved["p50"]),
+            *([count(starved["count"])] if wide else []),
+        )
+    note = Text(
+        "medians; nodes are CUDA nodes. Queued: launched before the previous graph ended; "
+        "starved: launched too late."
+    )
+    return Group(_title("Graphs by size"), Padding(Group(table, Text(), note), (0, 0, 0, 2)))
+
+
+def _findings(analysis: Analysis) -> RenderableType | None:
+    if not analysis.findings:
+        return None
+    lines: list[RenderableType] = []
+    style = {"high": "red", "medium": "yellow", "low": "dim"}
+    several = analysis.devices.height > 1
+    for number, finding in enumerate(analysis.findings[:_MOST_ROWS], 1):
+        figures = finding.evidence
+        where = f"device {figures['device_id']}: " if several else ""
+        of_window = share(float(figures["fraction"]), 1)
+        lines.append(
+            Text.assemble(
+                f"{number}. ",
+                (f"[{finding.severity}] ", style[finding.severity]),
+                f"{where}{finding.title}: ",
+                (f"{duration(float(figures['idle_ns']))} ({of_window} of the span)", "bold"),
+                _largest(figures),
+            )
+        )
+        lines.append(Padding(Text(f"Next: {finding.advice}."), (0, 0, 0, 3)))
+    return Group(_title("Findings"), Padding(Group(*lines), (0, 0, 0, 2)))
+
+
+def _largest(figures: dict[str, int | float | str]) -> str:
+    if "largest" not in figures:
+        return ""
+    return f", most of it {figures['largest']} ({duration(float(figures['largest_ns']))})"
+
+
+def _recommendation(recommendation: Recommendation) -> RenderableType:
+    lines: list[RenderableType] = [
+        Text(words.verdict(recommendation), style="bold"),
+        Text(f"verdict {recommendation.verdict}, regime {words.regime(recommendation)}"),
+    ]
+    if recommendation.regime and recommendation.gain_cap_ns is not None:
+        cap = duration(recommendation.gain_cap_ns)
+        lines.append(
+            Text(
+                f"no chunk size can gain more than {cap} in this window: the idle time in launches "
+                "and builds of graphs"
+            )
+        )
+    if recommendation.inputs:
+        lines.append(
+            Text(
+                "from this trace: "
+                + ", ".join(
+                    f"{item.name.removesuffix('_ns').replace('_', ' ')} "
+                    + (duration(item.value) if item.name.endswith("_ns") else f"{item.value:g}")
+                    for item in recommendation.inputs
+                )
+            )
+        )
+    lines += [Text(f"warning: {w.message}", style="yellow") for w in recommendation.warnings]
+    return Group(_title("Recommendation"), Padding(Group(*lines), (0, 0, 0, 2)))
