@@ -258,7 +258,7 @@ def _mode(schema: str, granularity: str | None) -> list[Row]:
 
 def _target(rows: dict[str, list[Row]], by_id: bool) -> dict[str, list[Row]]:
     busy = [row for given in rows.values() for row in given if "streamId" in row]
-    pids = {row["globalPid"] >> 24 & 0xFFFFFF for row in busy if "globalPid" in row}
+    pids = {row["globalPid"] >> 24 & 0xFFFFFF for row in busy if row.get("globalPid")}
     return {
         "gpus": rows.get("gpus", [gpu()] if by_id else []),
         "cuda_devices": rows.get("cuda_devices", [cuda_device(pid=pid) for pid in sorted(pids)]),

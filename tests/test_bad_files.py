@@ -1,0 +1,220 @@
+"""Files that cannot be analysed: each has its own one-line answer, and none is touched."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from exports import api, diagnostic, export, graph_trace, kernel, memcpy, push, sync
+
+from gaptrace.cli import main
+
+SAMPLE = Path(__file__).parent.parent / "sample_traces" / "demo_graph.sqlite"
+LAUNCH = "cudaLaunchKernel_v7000"
+GRAPH_LAUNCH = "cudaGraphLaunch_v10000"
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Return everything under a folder; what cannot be read counts by its name."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        if path.is_file() and os.access(path, os.R_OK)
+        else None
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.fixture
+def refusal(tmp_path, capsys) -> Callable[[Path], str]:
+    """Analyse a path that must fail; return the message after checking how it came."""
+
+    def analyze(path: Path) -> str:
+        before = contents(tmp_path)
+        status = main(["analyze", str(path)])
+        out, err = capsys.readouterr()
+        assert status == 1, out + err
+        assert out == ""
+        assert err.startswith(f"gaptrace: error: {path}: ")
+        assert err.count("\n") == 1
+        assert err.endswith("\n")
+        assert contents(tmp_path) == before
+        return err.removeprefix(f"gaptrace: error: {path}: ").rstrip("\n")
+
+    return analyze
+
+
+# Sound exports that hold no answer
+
+
+def test_nothing_of_cuda(tmp_path, refusal):
+    path = export(tmp_path / "t.sqlite", nvtx=[push("step", 1, 2)])
+    message = refusal(path)
+    assert message.startswith("no CUDA activity was recorded")
+    assert "nsys profile -t cuda" in message
+
+
+def test_empty_tables_of_cuda_are_nothing_too(tmp_path, refusal):
+    path = export(tmp_path / "t.sqlite", lazy=False)
+    assert refusal(path).startswith("no CUDA activity was recorded")
+
+
+def test_calls_without_device_work(tmp_path, refusal):
+    calls = [api("cudaGetDeviceCount_v3020", 1, 2), api(LAUNCH, 3, 4, correlation=1)]
+    message = refusal(export(tmp_path / "t.sqlite", api=calls, sync=[sync(5, 6)]))
+    assert message.startswith("2 CUDA API calls (1 launches) but no device activity")
+
+
+def test_the_recorders_own_explanation_is_passed_on(tmp_path, refusal):
+    why = "Installed CUDA driver version (13.3) is not supported by this build"
+    path = export(tmp_path / "t.sqlite", api=[api("cuInit", 1, 2)], diagnostics=[diagnostic(why)])
+    assert why in refusal(path)
+
+
+@pytest.mark.parametrize("schema", ["2.9.1", "3.7.2"])
+def test_graph_launches_without_graph_executions(tmp_path, refusal, schema):
+    path = export(
+        tmp_path / "t.sqlite",
+        schema,
+        api=[
+            api(LAUNCH, 1, 2, correlation=1),
+            api(GRAPH_LAUNCH, 3, 4, correlation=2),
+            api(GRAPH_LAUNCH, 5, 6, correlation=3),
+        ],
+        kernels=[kernel(10, 20, correlation=1)],
+    )
+    message = refusal(path)
+    assert message.startswith("2 graph launches but no graph executions")
+    assert "--cuda-graph-trace=node" in message
+
+
+def test_graph_launches_alone(tmp_path, refusal):
+    path = export(tmp_path / "t.sqlite", "3.7.2", api=[api(GRAPH_LAUNCH, 1, 2, correlation=1)])
+    assert "no device activity" in refusal(path)
+
+
+def test_work_that_was_lost_is_not_idle_time(tmp_path, refusal):
+    path = export(
+        tmp_path / "t.sqlite",
+        api=[api(LAUNCH, 10 * i, 10 * i + 5, correlation=i) for i in range(1, 11)],
+        kernels=[kernel(1000 + i, 1001 + i, correlation=i) for i in (1, 2, 9, 10)],
+    )
+    assert "6 of 10 single launches (60%)" in refusal(path)
+
+
+# Files of another kind
+
+
+def test_text(tmp_path, refusal):
+    path = tmp_path / "notes.sqlite"
+    path.write_text("SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL;\n")
+    assert refusal(path).startswith("not an SQLite file")
+
+
+def test_a_file_of_one_byte(tmp_path, refusal):
+    path = tmp_path / "t.sqlite"
+    path.write_bytes(b"S")
+    assert refusal(path).startswith("not an SQLite file")
+
+
+def test_another_programs_database(tmp_path, refusal):
+    path = tmp_path / "bookmarks.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE bookmarks (url TEXT)")
+        db.commit()
+    assert refusal(path).startswith("an SQLite file, but not an Nsight Systems export")
+
+
+def test_a_database_without_tables(tmp_path, refusal):
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 1")
+    assert refusal(path).startswith("an SQLite file, but not an Nsight Systems export")
+
+
+def test_empty(tmp_path, refusal):
+    path = tmp_path / "t.sqlite"
+    path.touch()
+    assert refusal(path).startswith("the file is empty")
+
+
+# Damage
+
+
+@pytest.mark.parametrize("table", ["StringIds", "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS"])
+def test_a_page_of_zeros(tmp_path, refusal, table):
+    path = tmp_path / "t.sqlite"
+    path.write_bytes(SAMPLE.read_bytes())
+    with closing(sqlite3.connect(path)) as db:
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+        ask = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (page,) = db.execute(ask, [table]).fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(bytes(size))
+    assert refusal(path).startswith("damaged or incomplete")
+
+
+def test_a_time_that_is_text(tmp_path, refusal):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2), kernel(3, 4)])
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = 'soon' WHERE start = 3")
+        db.commit()
+    message = refusal(path)
+    assert "CUPTI_ACTIVITY_KIND_KERNEL" in message
+    assert "export the report again" in message
+
+
+# Paths
+
+
+def test_a_folder(tmp_path, refusal):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert refusal(folder).startswith("is a folder")
+
+
+def test_missing(tmp_path, refusal):
+    assert refusal(tmp_path / "t.sqlite").startswith("no such file")
+
+
+def test_a_link_that_leads_nowhere(tmp_path, refusal):
+    link = tmp_path / "t.sqlite"
+    link.symlink_to(tmp_path / "gone")
+    assert refusal(link).startswith("no such file")
+
+
+def test_a_file_is_no_folder(tmp_path, refusal):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)])
+    assert refusal(path / "t.sqlite").startswith("cannot be read (Not a directory)")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_unreadable(tmp_path, refusal):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)])
+    path.chmod(0o000)
+    assert refusal(path).startswith("cannot be read (Permission denied)")
+
+
+# And one that is well, so that the refusals above are not for another reason
+
+
+def test_a_sound_file_is_analysed_and_left_alone(tmp_path, capsys):
+    path = export(
+        tmp_path / "t.sqlite",
+        api=[
+            api(LAUNCH, 1, 2, correlation=1),
+            api(GRAPH_LAUNCH, 3, 4, correlation=2),
+            api("cudaMemcpyAsync_v3020", 5, 6, correlation=3),
+        ],
+        kernels=[kernel(10, 20, correlation=1)],
+        graph_traces=[graph_trace(30, 40, correlation=2)],
+        memcpys=[memcpy(50, 60, correlation=3)],
+    )
+    before = contents(tmp_path)
+    assert main(["analyze", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out
+    assert err == ""
+    assert contents(tmp_path) == before
