@@ -34,7 +34,9 @@ def check_coverage(trace: Trace) -> list[TraceWarning]:
 
 
 def _calls_that_submit(trace: Trace) -> pl.DataFrame:
-    """Successful launch calls outside captures, with has_ops and is_trailing.
+    """Successful kernel and graph launches outside captures, with has_ops and is_trailing.
+
+    Copies and sets are left out: between host buffers, or of no bytes, they rightly have no op.
 
     Trailing calls are those after the last call of their thread that has device work: recording
     ended before their work did, which hides nothing between recorded ops.
@@ -49,6 +51,7 @@ def _calls_that_submit(trace: Trace) -> pl.DataFrame:
         in_capture(trace.api)
         .filter(
             pl.col("kind").is_in(SUBMITTING)
+            & pl.col("name").str.contains("Launch")
             & ~pl.col("in_capture")
             & (pl.col("return_code").fill_null(0) == 0)
         )

@@ -1,0 +1,126 @@
+"""A trace analysed whole and narrowed: figures always add up."""
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rows import call, nvtx, op, trace
+from test_gaps import calls_drawn, drawn_trace, launches_drawn, ops_drawn, overheads_drawn
+
+from gaptrace import gaps
+from gaptrace.analysis import analyze
+from gaptrace.errors import WindowError
+
+TWO_STEPS = trace(
+    [op(0, 10, 1), op(30, 60, 2), op(0, 5, 3, device_id=1)],
+    [
+        call("cudaLaunchKernel", -8, -6, 3),
+        call("cudaLaunchKernel", -5, -1, 1),
+        call("cudaLaunchKernel", 22, 28, 2),
+    ],
+    nvtx=[nvtx("warm up", -8, 0), nvtx("step", 5, 40), nvtx("attn", 20, 30)],
+)
+
+
+def devices_of(analysis, *columns):
+    return analysis.devices.select("device_id", *columns).rows()
+
+
+def test_the_whole_trace_runs_from_each_devices_first_op_to_its_last():
+    whole = analyze(TWO_STEPS)
+
+    columns = ("first_ns", "last_ns", "busy_ns", "idle_ns", "gap_count", "op_count")
+    assert devices_of(whole, *columns) == [(0, 0, 60, 40, 20, 1, 2), (1, 0, 5, 5, 0, 0, 1)]
+    assert whole.devices["busy_fraction"].to_list() == [40 / 60, 1.0]
+
+
+def test_one_device():
+    assert devices_of(analyze(TWO_STEPS, device_id=1), "busy_ns") == [(1, 5)]
+
+
+def test_a_device_that_ran_nothing_is_an_error_that_lists_the_others():
+    with pytest.raises(WindowError, match=r"device 7 ran nothing; devices with work: 0, 1"):
+        analyze(TWO_STEPS, device_id=7)
+
+
+@pytest.mark.parametrize("name", ["attn", "step/attn"])
+def test_a_range_by_name_or_path(name):
+    narrowed = analyze(TWO_STEPS, range_name=name)
+
+    assert devices_of(narrowed, "span_ns", "busy_ns", "idle_ns") == [(0, 10, 0, 10)]
+    assert narrowed.window_name == f"range {name}"
+
+
+def test_an_unknown_range_is_an_error_that_lists_the_known_ones():
+    with pytest.raises(
+        WindowError, match="no NVTX range is named decode; there are: warm up, step"
+    ):
+        analyze(TWO_STEPS, range_name="decode")
+
+
+def test_a_time_window_counts_idle_time_before_the_first_op():
+    narrowed = analyze(TWO_STEPS, from_ns=-4, to_ns=35, device_id=0)
+
+    assert devices_of(narrowed, "span_ns", "busy_ns", "idle_ns", "op_count") == [(0, 39, 15, 24, 2)]
+
+
+def test_a_time_window_with_an_open_end_ends_with_the_last_op():
+    assert devices_of(analyze(TWO_STEPS, from_ns=20), "first_ns", "last_ns") == [(0, 20, 60)]
+
+
+def test_a_window_never_reaches_beyond_what_was_recorded():
+    # After 60 ns there is no row: idle or busy, nobody knows.
+    assert devices_of(analyze(TWO_STEPS, from_ns=50, to_ns=900), "span_ns") == [(0, 10), (1, 10)]
+
+
+def test_a_window_beside_all_device_work_is_an_error_not_an_idle_gpu():
+    with pytest.raises(WindowError, match="device work runs from 0 ns to 60 ns"):
+        analyze(TWO_STEPS, from_ns=70, to_ns=90)
+
+
+def test_a_range_and_a_time_window_cut_each_other():
+    narrowed = analyze(TWO_STEPS, range_name="step", from_ns=25, device_id=0)
+
+    assert devices_of(narrowed, "first_ns", "last_ns", "busy_ns") == [(0, 25, 40, 10)]
+
+
+def length(frame):
+    return frame.select((pl.col("end_ns") - pl.col("start_ns")).sum()).item()
+
+
+@settings(max_examples=60)
+@given(
+    ops_drawn,
+    calls_drawn,
+    launches_drawn,
+    overheads_drawn,
+    st.tuples(st.integers(-5, 70), st.integers(1, 60)),
+)
+def test_causes_sum_to_idle_and_idle_and_busy_to_the_span_in_any_window(
+    ops, calls, launches, overheads, window
+):
+    drawn = drawn_trace(ops, calls, launches, overheads)
+    pieces = pl.concat(
+        gaps.idle_pieces(drawn, rows) for rows in (gaps.device_gaps(drawn), gaps.edge_gaps(drawn))
+    )
+    start, end = window[0], window[0] + window[1]
+    begin, finish = gaps.recorded_extent(drawn)
+    for device in drawn.ops["device_id"].unique():
+        busy = {
+            at
+            for row in drawn.ops.filter(pl.col("device_id") == device).to_dicts()
+            for at in range(row["start_ns"], row["end_ns"])
+        }
+        inside = range(max(start, begin), min(end, finish))
+        idle = sum(at not in busy for at in inside)
+        found = pieces.filter(pl.col("device_id") == device).with_columns(
+            start_ns=pl.col("start_ns").clip(start, end), end_ns=pl.col("end_ns").clip(start, end)
+        )
+        assert length(found) == idle
+
+
+def test_on_every_device_the_causes_sum_to_idle():
+    whole = analyze(TWO_STEPS)
+
+    sums = whole.causes.group_by("device_id").agg(pl.col("idle_ns").sum()).rows()
+    assert sums == [(0, 20)]

@@ -1,0 +1,105 @@
+"""Before an idle figure: is what was launched also there as executed?"""
+
+import pytest
+from rows import PROCESS, call, graph, nvtx, op, trace
+
+from gaptrace.coverage import check_coverage
+from gaptrace.errors import NotRecordedError
+
+
+def launches(count, first=1):
+    return [call("cudaLaunchKernel", i * 10, i * 10 + 4, i) for i in range(first, first + count)]
+
+
+def ops(count, first=1):
+    return [op(i * 10 + 5, i * 10 + 9, i) for i in range(first, first + count)]
+
+
+def codes(given_trace):
+    return [warning.code for warning in check_coverage(given_trace)]
+
+
+def test_a_healthy_trace_gets_no_warning():
+    assert codes(trace(ops(50), launches(50))) == []
+
+
+def test_graph_launches_without_any_graph_execution_are_refused():
+    # Exporters before 2024.3 drop graph executions: the GPU would read as idle.
+    lost = trace([op(5, 9, 1)], [*launches(1), call("cudaGraphLaunch", 20, 25, 2)])
+
+    with pytest.raises(NotRecordedError, match="1 graph launches but no graph executions"):
+        check_coverage(lost)
+
+
+def test_much_lost_work_in_the_middle_is_refused():
+    lost = trace(ops(5) + ops(5, first=16), launches(20))
+
+    with pytest.raises(NotRecordedError, match=r"10 of 20 single launches \(50%\)"):
+        check_coverage(lost)
+
+
+def test_a_little_lost_work_is_said_with_its_share():
+    lost = trace(ops(10) + ops(39, first=12), launches(50))
+
+    (warning,) = check_coverage(lost)
+    assert warning.code == "lost_device_work"
+    assert "1 of 50 single launches (2.0%)" in warning.message
+
+
+def test_launches_whose_work_came_after_the_end_of_recording_hide_nothing():
+    assert codes(trace(ops(5), launches(20))) == []
+
+
+def test_launches_inside_a_capture_and_failed_launches_submit_no_work():
+    captured = [
+        call("cudaStreamBeginCapture", 1000, 1001),
+        *(call("cudaLaunchKernel", 1010 + i, 1011 + i, 100 + i) for i in range(9)),
+        call("cudaStreamEndCapture", 1030, 1031),
+        call("cudaLaunchKernel", 1040, 1041, 200, return_code=700),
+        call("cudaLaunchKernel", 1050, 1051, 201),
+    ]
+
+    assert codes(trace([*ops(5), op(1052, 1060, 201)], [*launches(5), *captured])) == []
+
+
+def test_a_cut_file_is_said_to_be_cut():
+    (warning,) = check_coverage(trace(ops(20), launches(10)))
+
+    assert warning.code == "ops_without_launch"
+    assert "10 of 20 device rows (50.0%)" in warning.message
+
+
+def test_work_that_starts_before_its_launch_is_counted():
+    early = trace(
+        [op(2, 9, 1), *ops(4, first=2)], [call("cudaLaunchKernel", 5, 8, 1), *launches(4, first=2)]
+    )
+
+    assert codes(early) == ["op_before_launch"]
+
+
+def test_ranges_that_never_closed_are_named():
+    (warning,) = check_coverage(
+        trace(ops(2), launches(2), nvtx=[nvtx("warm up", 0, 99, is_closed=False)])
+    )
+
+    assert warning.code == "range_never_closed"
+    assert "warm up" in warning.message
+
+
+def test_another_process_with_equal_ids_does_not_stand_in_for_lost_work():
+    other = [op(i * 10 + 5, i * 10 + 9, i, process_id=PROCESS + 1) for i in range(1, 21)]
+    lost = trace([*other, op(500, 510, 50)], [*launches(20), *launches(1, first=50)])
+
+    with pytest.raises(NotRecordedError, match="20 of 21 single launches"):
+        check_coverage(lost)
+
+
+def test_graph_launches_are_judged_apart_from_single_launches():
+    api = [
+        *launches(90),
+        *(call("cudaGraphLaunch", 2000 + i, 2001 + i, 900 + i) for i in range(10)),
+    ]
+    served = [graph(2002, 2003, 900), graph(2012, 2013, 909)]
+
+    with pytest.raises(NotRecordedError, match="8 of 10 graph launches"):
+        check_coverage(trace(ops(90) + served, api))

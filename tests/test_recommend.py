@@ -1,0 +1,168 @@
+"""The first recommendation: what a trace alone can say, and what it must not."""
+
+import pytest
+from rows import call, graph, graph_event, node, op, trace
+
+from gaptrace.analysis import analyze
+
+US = 1000
+
+
+def replayed(count, *, launch_us, before_us, graph_us, api="cudaGraphLaunch", every=()):
+    """count graph executions of 600 nodes, each launched `before_us` after the last one ended."""
+    ops, api_rows, at = [], [], 0
+    for number in range(1, count + 1):
+        for name, length_us in every:
+            api_rows.append(call(name, at, at + length_us * US))
+            at += length_us * US
+        at += before_us * US
+        start, launched = at + launch_us * US, at
+        api_rows.append(call(api, launched, start, number))
+        ops.append(graph(start, start + graph_us * US, number))
+        at = start + graph_us * US
+    return ops, api_rows
+
+
+CAPTURE = [
+    call("cudaStreamBeginCapture", -100 * US, -99 * US),
+    *(
+        call("cudaLaunchKernel", -95 * US + i * 100, -95 * US + i * 100 + 50, 5000 + i)
+        for i in range(600)
+    ),
+    call("cudaStreamEndCapture", -30 * US, -29 * US),
+]
+
+
+def recommended(ops, api, *, with_nodes=True, granularity="graph"):
+    extra = CAPTURE if with_nodes else []
+    events = [
+        graph_event(-99 * US, "graph", graph_id=1),
+        graph_event(-29 * US, "exec", graph_id=1, graph_exec_id=2),
+    ]
+    made = trace(
+        ops, [*extra, *api], graph_events=events if with_nodes else (), granularity=granularity
+    )
+    return analyze(made).recommendation
+
+
+def test_a_long_graph_launch_seen_under_a_recorder_needs_calibration():
+    # 600 nodes, 150 us launch calls under nsys: without a recorder they take 4 to 10 us, and one
+    # graph is best. The trace must not say "chunk".
+    ops, api = replayed(5, launch_us=150, before_us=3, graph_us=577)
+    found = recommended(ops, api)
+
+    assert (found.verdict, found.cause) == ("needs_calibration", "host_cost_by_nodes")
+    assert (found.regime, found.nodes, found.chunk) == ("replay", 600, None)
+    # All launch calls but the first lie between executions.
+    assert found.gain_cap_ns == 4 * 150 * US
+
+
+def test_node_granularity_needs_calibration_too():
+    # The same step in node granularity: half a millisecond of launch call before 600 nodes.
+    api, ops = [], []
+    for step in range(1, 4):
+        begin = step * 2_000 * US
+        api.append(call("cudaGraphLaunch", begin, begin + 470 * US, step))
+        ops += [
+            node(begin + 470 * US + i * US, begin + 470 * US + i * US + 900, step, i)
+            for i in range(600)
+        ]
+    found = analyze(trace(ops, api, granularity="node")).recommendation
+
+    assert found.nodes == 600
+    assert found.verdict in ("needs_calibration", "not_a_chunk_problem")
+
+
+def test_unknown_graph_size_is_said_to_be_what_is_missing():
+    ops, api = replayed(5, launch_us=150, before_us=3, graph_us=577)
+    found = recommended(ops, api, with_nodes=False)
+
+    assert (found.verdict, found.cause) == ("needs_calibration", "nodes")
+
+
+def test_building_once_is_no_reason_to_cut_a_graph_whose_launches_hardly_show():
+    # 3 us of launch call before 2 ms of work: even free cuts could gain no more than 0.15 %. That
+    # the graph was built while the device waited does not depend on its size.
+    ops, api = replayed(5, launch_us=3, before_us=1, graph_us=2_000)
+    found = recommended([op(-200 * US, -150 * US), *ops], api)
+
+    assert (found.verdict, found.nodes, found.schedule) == ("one_graph", 600, (600,))
+    assert found.predicted_ns == {"one_graph": 2_003_000, "device_only": 2_000_000}
+
+
+def test_launches_that_hardly_show_make_no_difference():
+    ops, api = replayed(5, launch_us=3, before_us=1, graph_us=2_000)
+
+    assert recommended(ops, api).verdict == "no_difference_shown"
+
+
+def test_graphs_that_follow_each_other_at_once_show_no_difference():
+    ops = [graph(i * 1_001 * US, i * 1_001 * US + 1_000 * US, i) for i in range(1, 6)]
+    api = [call("cudaGraphLaunch", i * US, i * US + 900, i) for i in range(1, 6)]
+
+    assert recommended(ops, api).verdict == "no_difference_shown"
+
+
+def test_many_small_graphs_queued_behind_each_other_should_be_merged():
+    ops = [graph(i * 50 * US, i * 50 * US + 27 * US, i) for i in range(1, 60)]
+    api = [call("cudaGraphLaunch", i * US - 500, i * US, i) for i in range(1, 60)]
+
+    assert recommended(ops, api).verdict == "merge"
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("cudaStreamSynchronize", "host_sync"),
+        ("cudaMemcpy", "host_sync"),
+        ("cudaMalloc", "api_other"),
+    ],
+)
+def test_other_causes_before_graphs_are_no_chunk_problem(name, cause):
+    ops, api = replayed(5, launch_us=10, before_us=1, graph_us=500, every=[(name, 300)])
+    found = recommended(ops, api)
+
+    assert (found.verdict, found.cause) == ("not_a_chunk_problem", cause)
+
+
+def test_host_code_between_graphs_is_no_chunk_problem():
+    ops, api = replayed(5, launch_us=10, before_us=400, graph_us=500)
+    found = recommended(ops, api)
+
+    assert (found.verdict, found.cause) == ("not_a_chunk_problem", "host_code")
+
+
+@pytest.mark.parametrize(
+    ("call_name", "regime"),
+    [("cudaGraphInstantiate", "instantiate"), ("cudaGraphExecUpdate", "update")],
+)
+def test_builds_at_every_launch_are_the_regime(call_name, regime):
+    ops, api = replayed(5, launch_us=20, before_us=1, graph_us=500, every=[(call_name, 700)])
+    found = recommended(ops, api)
+
+    assert found.regime == regime
+    assert found.gain_cap_ns == 4 * 720 * US
+
+
+def test_without_graphs_and_with_a_busy_device_graphs_gain_nothing():
+    ops = [op(i * 1_000_000, i * 1_000_000 + 999_000, i) for i in range(1, 9)]
+    api = [call("cudaLaunchKernel", i * 10_000, i * 10_000 + 5_000, i) for i in range(1, 9)]
+    found = analyze(trace(ops, api)).recommendation
+
+    assert (found.verdict, found.regime) == ("do_not_graph", None)
+
+
+def test_without_graphs_and_with_a_waiting_device_the_cost_of_a_graph_is_missing():
+    ops = [op(i * 10_000, i * 10_000 + 1_500, i) for i in range(1, 50)]
+    api = [call("cudaLaunchKernel", i * 10_000 - 6_000, i * 10_000, i) for i in range(1, 50)]
+    found = analyze(trace(ops, api)).recommendation
+
+    assert (found.verdict, found.cause) == ("needs_calibration", "graph_launch_cost")
+
+
+def test_every_input_says_what_kind_of_evidence_it_is():
+    ops, api = replayed(5, launch_us=150, before_us=3, graph_us=577)
+    inputs = recommended(ops, api).inputs
+
+    assert {item.evidence for item in inputs} == {"graph-granularity trace"}
+    assert {item.name: item.value for item in inputs}["nodes"] == 600
