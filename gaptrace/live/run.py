@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 
 # `python -m` put the working directory first, where the program's modules may lie.
-_DIRECTORY = None if sys.flags.safe_path else sys.path.pop(0)
+_DIRECTORY = sys.path.pop(0) if __name__ == "__main__" and not sys.flags.safe_path else None
 _AT_START = frozenset(sys.modules)
 
 from gaptrace.live.notes import RunNotes  # noqa: E402

@@ -1,0 +1,197 @@
+"""``gaptrace profile SCRIPT``."""
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from gaptrace.errors import GaptraceError, NotRecordedError, RecorderError
+
+if TYPE_CHECKING:
+    from gaptrace.record.machine import Driver
+    from gaptrace.record.nsys import Nsys
+    from gaptrace.record.recording import Granularity, Recording
+
+Form = Literal["script", "module", "command"]
+
+
+class TargetCommand(click.Command):
+    """A command that ends in another command line, of which it takes no option for its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, and note whether a `--` stood before the target."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        before = given[: len(given) - len(ctx.params["target"])]
+        ctx.params["is_command"] = before[-1:] == ["--"]
+        return rest
+
+
+@click.command(
+    cls=TargetCommand,
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@click.option("-m", "is_module", is_flag=True, help="The target is a module, as in python -m.")
+@click.option(
+    "--granularity",
+    type=click.Choice(["graph", "node", "both"]),
+    default="graph",
+    show_default=True,
+    help="Record CUDA graphs as wholes, node by node, or once each way in two runs.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Folder for all results, new or empty.  [default: gaptrace-runs/TARGET-TIME]",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object on stdout; the program's own stdout then goes to stderr.",
+)
+@click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="TARGET...")
+def command(
+    is_module: bool,
+    is_command: bool,
+    granularity: Literal["graph", "node", "both"],
+    output: Path | None,
+    as_json: bool,
+    target: tuple[str, ...],
+) -> int:
+    """Record a program with Nsight Systems, then say where its GPU stood idle, and why.
+
+    \b
+    gaptrace profile [OPTIONS] SCRIPT.py [ARGS]...
+    gaptrace profile [OPTIONS] -m MODULE [ARGS]...
+    gaptrace profile [OPTIONS] -- COMMAND [ARGS]...
+
+    The program keeps its input, output and exit status. Ctrl-C ends it and keeps what was
+    recorded. The recording, its export, the report, the analysis as JSON, the commands and the
+    versions of everything involved stay in one folder.
+    """  # noqa: D301 - \b keeps click from joining the lines
+    from gaptrace.record.machine import probe_driver, versions
+    from gaptrace.record.nsys import find_nsys
+    from gaptrace.record.run_folder import create_run_folder, write_versions
+
+    form = _form(target[0], is_module=is_module, is_command=is_command)
+    nsys = find_nsys()
+    folder = create_run_folder(output, target[0], datetime.now())
+    driver = probe_driver()
+    write_versions(folder, versions(nsys.version, driver))
+    _say(f"recording with nsys {nsys.version} into {_short(folder)}")
+
+    wanted: tuple[Granularity, ...] = ("graph", "node") if granularity == "both" else (granularity,)
+    objects: dict[str, Any] = {}
+    status = 0
+    for each in wanted:
+        place = folder / each if granularity == "both" else folder
+        place.mkdir(exist_ok=True)
+        recording, exported = _record(folder, place, each, nsys, target, form, as_json=as_json)
+        status = recording.status
+        try:
+            objects[each] = _analyze(exported, place, driver, target[0], as_text=not as_json)
+        except GaptraceError as error:
+            if status == 0:
+                raise
+            _say(f"error: {error}")
+        if status != 0:
+            _say(f"{target[0]} ended with status {status}")
+            break
+    if as_json:
+        click.echo(json.dumps(objects if granularity == "both" else objects[granularity], indent=1))
+    _say(f"everything is in {_short(folder)}")
+    return status
+
+
+def _form(program: str, *, is_module: bool, is_command: bool) -> Form:
+    if is_module and is_command:
+        raise click.UsageError("-m names a module and -- a command: use one of them")
+    if is_module:
+        return "module"
+    if is_command:
+        if shutil.which(program) is None:
+            raise click.UsageError(f"there is no command {program}")
+        return "command"
+    if not Path(program).is_file():
+        raise click.UsageError(
+            f"there is no script {program}; for a module write -m MODULE, for another command "
+            "-- COMMAND"
+        )
+    return "script"
+
+
+def _record(
+    folder: Path,
+    place: Path,
+    granularity: "Granularity",
+    nsys: "Nsys",
+    target: Sequence[str],
+    form: Form,
+    *,
+    as_json: bool,
+) -> tuple["Recording", Path]:
+    """Record and export; every command is written down before it runs."""
+    from gaptrace.cli.progress import percentage_bar
+    from gaptrace.record.export import export, export_command
+    from gaptrace.record.recording import launcher, nsys_command, record
+    from gaptrace.record.run_folder import add_command
+
+    stem = place / granularity
+    command = nsys_command(launcher(target, form=form), stem, granularity=granularity, nsys=nsys)
+    add_command(folder, command)
+    sys.stdout.flush()
+    recording = record(command, stem, nsys=nsys, output=(2, 2) if as_json else (1, 2))
+    if recording.notes.get("nvtx", {}).get("state") == "silent":
+        _say(
+            f"warning: nvtx {recording.notes['nvtx']['version']} and nsys {nsys.version} do not "
+            "work together: no NVTX range of Python code is in this recording; "
+            "run gaptrace doctor"
+        )
+    add_command(folder, export_command(recording.report, stem.with_suffix(".sqlite"), nsys))
+    with percentage_bar("exporting") as progress:
+        return recording, export(recording.report, nsys=nsys, progress=progress)
+
+
+def _analyze(
+    exported: Path, place: Path, driver: "Driver", program: str, *, as_text: bool
+) -> dict[str, Any]:
+    """Analyse one recording, keep report and JSON beside it, and print the report if asked to."""
+    from gaptrace.analysis import analyze
+    from gaptrace.cli.terminal import color, width
+    from gaptrace.read import read
+    from gaptrace.record.run_folder import REPORT_WIDTH, write_result
+    from gaptrace.render.json import analysis_object
+    from gaptrace.render.text import report
+
+    try:
+        analysis = analyze(read(exported))
+    except NotRecordedError as error:
+        if driver.problem is not None:
+            raise RecorderError(
+                f"{program} left no CUDA work to analyse, since CUDA cannot start on this machine: "
+                f"{driver.problem}"
+            ) from error
+        raise RecorderError(f"{program} left no CUDA work to analyse: {error}") from error
+    found = analysis_object(analysis)
+    write_result(place, report(analysis, width=REPORT_WIDTH, color=False), found)
+    if as_text:
+        click.echo(report(analysis, width=width(), color=color(sys.stdout)), nl=False)
+    return found
+
+
+def _say(message: str) -> None:
+    click.echo(f"gaptrace: {message}", err=True)
+
+
+def _short(folder: Path) -> str:
+    here = Path.cwd()
+    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)

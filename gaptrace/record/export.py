@@ -1,0 +1,153 @@
+"""Exports a report (.nsys-rep) of Nsight Systems to SQLite, once.
+
+An export is recognised again by two numbers in its SQLite header, which SQLite leaves to the
+application: `application_id` holds a checksum of the report and `user_version` the version of
+the exporter. So no file is needed beside it, and a `.sqlite` that the user made is never taken for
+one of these, nor overwritten.
+"""
+
+import os
+import re
+import sqlite3
+import subprocess
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gaptrace.errors import RecorderError, TraceFormatError
+from gaptrace.record.nsys import Nsys, find_nsys
+
+#: Called with the percentage that is done.
+Progress = Callable[[int], None]
+
+_CHUNK = 1 << 20
+
+
+def export(report: Path, *, nsys: Nsys | None = None, progress: Progress | None = None) -> Path:
+    """Return the SQLite export of a report, made now unless an earlier one serves.
+
+    It lies beside the report under its name, or in the user's cache folder where the report's
+    folder cannot be written. An earlier export serves if it was made from these bytes, by an
+    exporter at least as new. Any other file of that name is left alone and another name is taken.
+
+    Args:
+        report: a `.nsys-rep` file.
+        nsys: the exporter; by default the one that `find_nsys` finds.
+        progress: told how far it is.
+
+    Raises:
+        TraceFormatError: there is no such report, or nsys cannot read it.
+        RecorderError: there is no nsys, or no place to write to.
+    """
+    checksum = _checksum(report)
+    if nsys is None:
+        try:
+            nsys = find_nsys()
+        except RecorderError:
+            for path in _places(report, checksum):
+                if path.exists() and _is_from(path, report, checksum, (0,)):
+                    return path
+            raise
+    for path in _places(report, checksum):
+        if not path.exists():
+            return _make(report, path, checksum, nsys, progress)
+        if _is_from(path, report, checksum, nsys.number):
+            return path
+    raise AssertionError("the places never end")
+
+
+def export_command(report: Path, target: Path, nsys: Nsys) -> list[str]:
+    """Return the command that exports a report to a file."""
+    return [str(nsys.path), "export", "--type=sqlite", f"--output={target}", str(report)]
+
+
+def _checksum(report: Path) -> int:
+    checksum = 0
+    try:
+        with report.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                checksum = zlib.crc32(chunk, checksum)
+    except OSError as error:
+        raise TraceFormatError(f"{report}: {error.strerror}") from error
+    return checksum or 1  # 0 is what a file that nobody stamped holds
+
+
+def _places(report: Path, checksum: int) -> Iterator[Path]:
+    folder, stem = report.parent, report.stem
+    if not os.access(folder, os.W_OK):
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder, stem = Path(cache) / "gaptrace", f"{stem}.{checksum:08x}"
+    yield folder / f"{stem}.sqlite"
+    yield folder / f"{stem}.gaptrace.sqlite"
+    number = 2
+    while True:
+        yield folder / f"{stem}.gaptrace-{number}.sqlite"
+        number += 1
+
+
+def _is_from(path: Path, report: Path, checksum: int, number: tuple[int, ...]) -> bool:
+    if not path.is_file() or path.stat().st_mtime < report.stat().st_mtime:
+        return False
+    # Offsets of the SQLite file format: user_version at 60, application_id at 68, big-endian.
+    with path.open("rb") as file:
+        header = file.read(100)
+    version, application = header[60:64], header[68:72]
+    return int.from_bytes(application, "big") == checksum and int.from_bytes(
+        version, "big"
+    ) >= _as_integer(number)
+
+
+def _as_integer(number: tuple[int, ...]) -> int:
+    """Pack year, release and patch of a version into the 31 bits of user_version."""
+    year, release, patch = (*number, 0, 0)[:3]
+    return (year * 100 + release) * 10000 + patch
+
+
+def _make(report: Path, target: Path, checksum: int, nsys: Nsys, progress: Progress | None) -> Path:
+    # Written under another name, so that an interrupted export leaves no half file.
+    draft = target.with_name(f".{target.stem}.{os.getpid()}.sqlite")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _run(export_command(report, draft, nsys), report, nsys, progress)
+        _stamp(draft, checksum, nsys)
+        draft.rename(target)
+    except OSError as error:
+        raise RecorderError(f"cannot write the export {target}: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return target
+
+
+def _run(command: list[str], report: Path, nsys: Nsys, progress: Progress | None) -> None:
+    said = ""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        try:
+            while chunk := os.read(process.stdout.fileno(), 4096):
+                said = (said + chunk.decode(errors="replace"))[-4096:]
+                percentages = re.findall(r"(\d{1,3})%", said)
+                if progress is not None and percentages:
+                    progress(int(percentages[-1]))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        lines = [line.strip() for line in re.split(r"[\r\n]", said)]
+        reason = next((line for line in reversed(lines) if "rror" in line), "it did not say why")
+        raise TraceFormatError(f"{report}: nsys {nsys.version} cannot export it: {reason}")
+
+
+def _stamp(path: Path, checksum: int, nsys: Nsys) -> None:
+    if not path.is_file():
+        raise RecorderError(f"nsys {nsys.version} said that it exported, but left no {path}")
+    signed = checksum - 2**32 if checksum >> 31 else checksum
+    connection = sqlite3.connect(path)
+    try:
+        connection.execute(f"PRAGMA application_id = {signed}")
+        connection.execute(f"PRAGMA user_version = {_as_integer(nsys.number)}")
+    except sqlite3.DatabaseError as error:
+        raise RecorderError(f"nsys {nsys.version} wrote no SQLite file: {error}") from error
+    finally:
+        connection.close()

@@ -1,0 +1,232 @@
+"""Runs a program under `nsys profile` and returns what it left, whatever the program's fate.
+
+The program keeps the terminal: nsys writes its own chatter to a log, and the descriptors that
+gaptrace was started with are handed through nsys to `gaptrace.live.run`, which puts them back.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+from gaptrace.errors import RecorderError
+from gaptrace.record.nsys import Nsys, find_importer, missing_libraries, packages_of
+
+Granularity = Literal["graph", "node"]
+
+#: How long a program may take to end after Ctrl-C before its recording is read without waiting.
+_GRACE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one run under nsys left.
+
+    Attributes:
+        report: the `.nsys-rep` file.
+        log: what nsys itself printed.
+        status: exit status of the program; 128 + n when signal n ended it, 130 after Ctrl-C.
+        notes: what `gaptrace.live.notes.RunNotes` wrote, empty if the program never started.
+    """
+
+    report: Path
+    log: Path
+    status: int
+    notes: dict[str, Any]
+
+
+def launcher(target: Sequence[str], *, form: Literal["script", "module", "command"]) -> list[str]:
+    """Return the command that runs the target inside `gaptrace.live.run`.
+
+    Args:
+        target: a script, a module or a command, and its arguments.
+        form: which of the three.
+    """
+    prefix = {"script": [], "module": ["-m"], "command": ["--"]}[form]
+    return [sys.executable, "-m", "gaptrace.live.run", *prefix, *target]
+
+
+def nsys_command(
+    command: Sequence[str], stem: Path, *, granularity: Granularity, nsys: Nsys
+) -> list[str]:
+    """Return the command that records another one: CUDA and NVTX, and nothing else.
+
+    Args:
+        command: from `launcher`.
+        stem: path of the report without its suffix.
+        granularity: whether CUDA graphs are recorded as wholes or node by node.
+        nsys: the recorder.
+    """
+    return [
+        *(str(nsys.path), "profile"),
+        *("-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none"),
+        f"--cuda-graph-trace={granularity}",
+        *("-o", str(stem)),
+        *command,
+    ]
+
+
+def record(
+    command: Sequence[str], stem: Path, *, nsys: Nsys, output: tuple[int, int] = (1, 2)
+) -> Recording:
+    """Run a command from `nsys_command` and wait for its report.
+
+    Ctrl-C reaches the program and nsys; what was recorded until then is kept. A SIGTERM is passed
+    on to nsys, which ends the program and keeps the recording, too.
+
+    Args:
+        command: what to run.
+        stem: as given to `nsys_command`; its folder exists and holds no file of that name.
+        nsys: the recorder.
+        output: descriptors for the program's output and error output.
+
+    Raises:
+        RecorderError: no report came out; the message says why.
+    """
+    log = stem.with_name(f"{stem.name}.nsys.log")
+    notes_path = stem.with_name(f"{stem.name}.script.json")
+    returncode, interrupted = _run(command, log, notes_path, output)
+    notes = _read_notes(notes_path)
+    if interrupted:
+        # nsys does not wait for a program that cleans up after Ctrl-C.
+        _await_end(notes.get("pid"))
+        notes = _read_notes(notes_path)
+    report = stem.with_name(f"{stem.name}.nsys-rep")
+    if not report.is_file():
+        raise RecorderError(_why_no_report(stem, log, nsys, returncode, interrupted=interrupted))
+    status = returncode if returncode >= 0 else 128 - returncode
+    if interrupted:
+        status = 130 if notes.get("status") is None else notes["status"]
+    return Recording(report, log, status, notes)
+
+
+def _run(
+    command: Sequence[str], log: Path, notes_path: Path, output: tuple[int, int]
+) -> tuple[int, bool]:
+    given = [os.dup(descriptor) for descriptor in output]
+    environment = os.environ | {
+        "GAPTRACE_STDIO": ",".join(map(str, given)),
+        "GAPTRACE_NOTES": str(notes_path),
+    }
+    try:
+        with log.open("wb") as chatter, _interrupts_left_to_child() as signals:
+            process = subprocess.Popen(
+                command, stdout=chatter, stderr=chatter, pass_fds=given, env=environment
+            )
+            signals.terminate = process.terminate
+            return process.wait(), signals.interrupted
+    except OSError as error:
+        raise RecorderError(f"cannot start {command[0]}: {error}") from error
+    finally:
+        for descriptor in given:
+            os.close(descriptor)
+
+
+class _Signals:
+    """Notes the interrupts that came while a child runs, and passes termination on."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        self.terminate: Callable[[], None] = lambda: None
+
+    def on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        # The terminal has sent it to nsys and to the program as well.
+        self.interrupted = True
+
+    def on_terminate(self, number: int, frame: FrameType | None) -> None:
+        self.terminate()
+
+
+@contextmanager
+def _interrupts_left_to_child() -> Iterator[_Signals]:
+    signals = _Signals()
+    if threading.current_thread() is not threading.main_thread():
+        yield signals  # only the main thread may set handlers
+        return
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signals.on_interrupt),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, signals.on_terminate),
+    }
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _await_end(pid: int | None) -> None:
+    deadline = time.monotonic() + _GRACE_S
+    while pid is not None and _is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    # The state follows the name, which stands in parentheses; Z is a process not yet collected.
+    return not stat.rpartition(")")[2].lstrip().startswith("Z")
+
+
+def _read_notes(path: Path) -> dict[str, Any]:
+    try:
+        notes = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return notes if isinstance(notes, dict) else {}
+
+
+def _why_no_report(stem: Path, log: Path, nsys: Nsys, returncode: int, *, interrupted: bool) -> str:
+    said = log.read_text(encoding="utf-8", errors="replace")
+    if stem.with_name(f"{stem.name}.qdstrm").exists():
+        return _why_no_import(stem, nsys)
+    if interrupted:
+        return (
+            f"interrupted before nsys had saved its report; press Ctrl-C once and wait (see {log})"
+        )
+    if "Permission denied" in said or "Failed to create" in said:
+        return (
+            f"nsys could not write {stem}.nsys-rep: {_last_line(said)}; "
+            "choose a writable folder with --output"
+        )
+    return (
+        f"nsys {nsys.version} left no report and ended with status {returncode}: "
+        f"{_last_line(said) or 'it said nothing'}; all it said is in {log}"
+    )
+
+
+def _why_no_import(stem: Path, nsys: Nsys) -> str:
+    head = f"nsys {nsys.version} recorded, but its importer failed and left only {stem}.qdstrm"
+    importer = find_importer(nsys)
+    if importer is None:
+        return (
+            f"{head}: there is no host-linux-*/QdstrmImporter beside {nsys.path}; install the "
+            "whole of Nsight Systems, or set GAPTRACE_NSYS to one that is whole"
+        )
+    missing = missing_libraries(importer)
+    if not missing:
+        return f"{head}; run {importer} on that file to see why"
+    packages = packages_of(missing)
+    remedy = (
+        f"on Debian or Ubuntu: apt install {' '.join(packages)}"
+        if packages
+        else f"install the packages that bring them, or put them into {importer.parent}"
+    )
+    return f"{head}: {', '.join(missing)} missing; {remedy}"
+
+
+def _last_line(said: str) -> str:
+    """Return the last line that nsys printed, leaving out progress bars."""
+    lines = [line.strip() for line in re.split(r"[\r\n]", said)]
+    return next((line for line in reversed(lines) if line and not line.startswith("[1/")), "")
