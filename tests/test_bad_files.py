@@ -218,3 +218,23 @@ def test_a_sound_file_is_analysed_and_left_alone(tmp_path, capsys):
     assert out
     assert err == ""
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("kept", [16, 99, 100, 4096, 0.1, 0.5, 0.9, -4096, -1])
+def test_truncated_anywhere(tmp_path, refusal, kept):
+    whole = SAMPLE.read_bytes()
+    path = tmp_path / "t.sqlite"
+    path.write_bytes(whole[: int(kept * len(whole)) if isinstance(kept, float) else kept])
+    message = refusal(path)
+    assert message.startswith("damaged or incomplete")
+    assert "copy it again, or export the report again" in message
+
+
+def test_only_work_without_times(tmp_path, refusal):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(0, 0), kernel(5, 4)])
+    assert "2 of 2 device rows" in refusal(path)
+
+
+def test_only_graphs_that_started_on_the_host(tmp_path, refusal):
+    path = export(tmp_path / "t.sqlite", graph_traces=[graph_trace(1, 2, device=2**31 - 1)])
+    assert "1 device rows name no GPU" in refusal(path)

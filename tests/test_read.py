@@ -339,3 +339,41 @@ def test_real_exports_give_frames_of_the_documented_columns():
         "nsys2025.1_runtime_only.sqlite",
         "two_ranks_killed.sqlite",
     ]
+
+
+@pytest.mark.parametrize("late", [{}, {"registered": True, "doubleValue": 2.5}])
+def test_values_may_come_late_in_a_column(tmp_path, late):
+    many = [push("step", i, i + 1, registered=True) for i in range(65_536)]
+    path = export(
+        tmp_path / "t.sqlite",
+        kernels=[kernel(1, 2)],
+        nvtx=[*many, push("last", 70_000, 70_001, **late)],
+    )
+    assert read(path).nvtx["name"].to_list()[-1] == "last"
+
+
+def test_a_range_whose_text_is_not_utf8(tmp_path):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)], nvtx=[push("y", 1, 2)])
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE NVTX_EVENTS SET text = CAST(X'61FF62' AS TEXT)")
+        db.commit()
+    assert read(path).nvtx["name"].to_list() == ["a\ufffdb"]
+
+
+def test_devices_are_in_the_order_of_their_ids(tmp_path):
+    gpus = [gpu(i) for i in range(8)]
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)], gpus=gpus)
+    assert read(path).devices["device_id"].to_list() == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("EXPORT_PARAM_TIMES_TO_EXPORT", "1s/2s"),
+        ("EXPORT_PARAM_TABLES_TO_EXPORT", "CUPTI_ACTIVITY_KIND_KERNEL"),
+        ("EXPORT_CONFIG_TIME_SHIFT", "5"),
+    ],
+)
+def test_a_partial_or_shifted_export_says_so(tmp_path, name, value):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)], meta=[named(name, value)])
+    assert read(path).warnings

@@ -17,7 +17,13 @@ from gaptrace.read.cuda_names import (
     UNIFIED_MEMORY_COPIES,
     meaning_of,
 )
-from gaptrace.read.nsys_meta import capture_mode, diagnostics, read_devices, read_meta
+from gaptrace.read.nsys_meta import (
+    capture_mode,
+    diagnostics,
+    partial_export,
+    read_devices,
+    read_meta,
+)
 from gaptrace.read.sqlite import ExportFile
 from gaptrace.trace import API, GRAPH_EVENTS, NVTX, OPS, OVERHEAD, Granularity, Trace, TraceWarning
 
@@ -34,6 +40,7 @@ _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _THREAD_BITS = 0xFFFFFF
 #: deviceId of a graph that starts on the host (CUPTI, CUpti_ActivityGraphTrace2).
 _HOST_DEVICE = 2**31 - 1
+_LATEST = 2**62
 #: The numbers of NVTX event types: ENUM_NSYS_EVENT_TYPE; 64 to 74 are their NVTXT twins.
 _MARK, _PUSH_POP, _START_END, _DOMAIN = (34, 65), (59, 70), (60, 71), 75
 
@@ -52,11 +59,10 @@ def read_nsys(path: Path) -> Trace:
             )
         strings = _strings(export)
         api = _api(export, strings)
-        ops, warnings = _ops(export, strings)
-        if ops.is_empty():
-            raise NotRecordedError(_nothing_recorded(export, api))
         devices, physical = read_devices(export)
-        ops, device_warnings = _place(ops, physical)
+        ops, warnings = _ops(export, strings, physical)
+        if ops.is_empty():
+            raise NotRecordedError(_nothing_recorded(export, api, warnings))
         meta = read_meta(export, _granularity(capture_mode(export), ops))
         nvtx = _nvtx(export, strings, meta.duration_ns)
         return Trace(
@@ -67,7 +73,7 @@ def read_nsys(path: Path) -> Trace:
             overhead=_overhead(export, strings),
             graph_events=_graph_events(export),
             devices=devices,
-            warnings=(*warnings, *device_warnings, *diagnostics(export)),
+            warnings=(*warnings, *partial_export(export), *diagnostics(export)),
         )
 
 
@@ -76,7 +82,7 @@ def _strings(export: ExportFile) -> pl.DataFrame:
     try:
         return pl.DataFrame(
             rows, schema={"name_id": pl.Int64, "value": pl.String}, orient="row", strict=True
-        )
+        ).unique("name_id", keep="first", maintain_order=True)
     except (TypeError, pl.exceptions.PolarsError, OverflowError) as error:
         raise TraceFormatError(
             f"{export.path}: table StringIds does not hold pairs of id and text; "
@@ -84,7 +90,9 @@ def _strings(export: ExportFile) -> pl.DataFrame:
         ) from error
 
 
-def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[TraceWarning]]:
+def _ops(
+    export: ExportFile, strings: pl.DataFrame, physical: pl.DataFrame
+) -> tuple[pl.DataFrame, list[TraceWarning]]:
     parts = [
         _device_rows(export, _KERNEL, "kernel", name_id="shortName"),
         _device_rows(export, _MEMCPY, "memcpy"),
@@ -94,10 +102,7 @@ def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[
     ]
     rows = pl.concat(parts)
     # CUPTI writes start = end = 0 for "not collected"; a reversed span is a recorder's fault.
-    valid = (pl.col("end_ns") >= pl.col("start_ns")) & (
-        (pl.col("start_ns") != 0) | (pl.col("end_ns") != 0)
-    )
-    sound = rows.filter(valid)
+    sound = rows.filter(_has_sound_times() & ((pl.col("start_ns") != 0) | (pl.col("end_ns") != 0)))
     warnings = []
     if lost := rows.height - sound.height:
         warnings.append(
@@ -107,11 +112,12 @@ def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[
                 "idle time next to them is overstated",
             )
         )
+    placed, device_warnings = _place(sound, physical)
     copy_name = pl.col("copy_kind").replace_strict(
         COPY_KINDS, default="copy", return_dtype=pl.String
     )
     ops = (
-        sound.join(strings, on="name_id", how="left")
+        placed.join(strings, on="name_id", how="left")
         .with_columns(
             name=pl.when(pl.col("kind") == "memcpy")
             .then(copy_name)
@@ -132,7 +138,7 @@ def _ops(export: ExportFile, strings: pl.DataFrame) -> tuple[pl.DataFrame, list[
         .with_row_index("op_id")
         .cast({"op_id": pl.Int64})
     )
-    return ops.select(OPS.names()).cast(OPS), warnings
+    return ops.select(OPS.names()).cast(OPS), [*warnings, *device_warnings]
 
 
 def _device_rows(
@@ -186,7 +192,7 @@ def _api(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
     )
     rows = rows.filter(~twin.fill_null(False)).join(strings, on="name_id", how="left")
     return (
-        rows.filter(pl.col("end_ns") >= pl.col("start_ns"))
+        rows.filter(_has_sound_times())
         .join(meaning_of(rows["value"]), left_on="value", right_on="raw_name", how="left")
         .with_columns(
             name=pl.col("name").fill_null("unnamed call"), kind=pl.col("kind").fill_null("other")
@@ -249,7 +255,7 @@ def _nvtx(export: ExportFile, strings: pl.DataFrame, duration_ns: int | None) ->
             ),
             name=pl.col("name").fill_null("unnamed range"),
         )
-        .filter((pl.col("kind") == "mark") | (pl.col("end_ns") >= pl.col("start_ns")))
+        .filter((pl.col("kind") == "mark") | _has_sound_times())
         .sort("start_ns", pl.col("end_ns").neg(), maintain_order=True)
         .select(NVTX.names())
         .cast(NVTX)
@@ -289,7 +295,7 @@ def _overhead(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
             ),
             kind=pl.coalesce(by_type, pl.lit("profiler")),
         )
-        .filter(pl.col("end_ns") >= pl.col("start_ns"))
+        .filter(_has_sound_times())
         .sort("start_ns", maintain_order=True)
         .select(OVERHEAD.names())
         .cast(OVERHEAD)
@@ -359,7 +365,7 @@ def _place(ops: pl.DataFrame, physical: pl.DataFrame) -> tuple[pl.DataFrame, lis
         .join(physical, on=["pid", "device_id"], how="left")
         .with_columns(device_id=pl.coalesce("gpu_id", "device_id"))
     )
-    return placed.select(OPS.names()), warnings
+    return placed.drop("pid", "gpu_id"), warnings
 
 
 def _granularity(mode: str | None, ops: pl.DataFrame) -> Granularity | None:
@@ -371,7 +377,12 @@ def _granularity(mode: str | None, ops: pl.DataFrame) -> Granularity | None:
     return {"node": "node", "graph": "graph"}.get((mode or "").lower())  # type: ignore[return-value]
 
 
-def _nothing_recorded(export: ExportFile, api: pl.DataFrame) -> str:
+def _nothing_recorded(export: ExportFile, api: pl.DataFrame, left_out: list[TraceWarning]) -> str:
+    if left_out:
+        return (
+            f"{export.path}: {'; '.join(warning.message for warning in left_out)}; "
+            "nothing is left, record again"
+        )
     reasons = "; ".join(warning.message for warning in diagnostics(export))
     because = f" (the recorder says: {reasons})" if reasons else ""
     if api.is_empty():
@@ -384,6 +395,14 @@ def _nothing_recorded(export: ExportFile, api: pl.DataFrame) -> str:
         f"{export.path}: {api.height} CUDA API calls ({launches} launches) but no device activity "
         f"was recorded{because}; idle time cannot be known, record again and let the program end"
     )
+
+
+def _has_sound_times() -> pl.Expr:
+    # Beyond 2**62 ns (146 years) a time is garbage, and lengths could overflow.
+    in_range = pl.all_horizontal(
+        pl.col(column).is_between(-_LATEST, _LATEST) for column in ("start_ns", "end_ns")
+    )
+    return in_range & (pl.col("end_ns") >= pl.col("start_ns"))
 
 
 def _process_of(thread: str) -> pl.Expr:

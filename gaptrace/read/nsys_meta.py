@@ -44,6 +44,24 @@ def diagnostics(export: ExportFile) -> list[TraceWarning]:
     return [TraceWarning("recorder_diagnostic", " ".join(str(text).split())) for (text,) in rows]
 
 
+def partial_export(export: ExportFile) -> list[TraceWarning]:
+    """Say when the export was asked to leave rows out or to move their times."""
+    exported = _key_values(export, "META_DATA_EXPORT")
+    warnings = [
+        TraceWarning("partial_export", f"exported with {option} {value}: rows outside are missing")
+        for key, option in (
+            ("EXPORT_PARAM_TIMES_TO_EXPORT", "--times"),
+            ("EXPORT_PARAM_TABLES_TO_EXPORT", "--tables"),
+        )
+        if (value := exported.get(key))
+    ]
+    if (shift := exported.get("EXPORT_CONFIG_TIME_SHIFT", "0")) != "0":
+        warnings.append(
+            TraceWarning("shifted_times", f"exported with all times shifted by {shift} ns")
+        )
+    return warnings
+
+
 def read_devices(export: ExportFile) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the physical GPUs (`DEVICES`) and the map (pid, device_id) -> gpu_id.
 
@@ -67,7 +85,9 @@ def read_devices(export: ExportFile) -> tuple[pl.DataFrame, pl.DataFrame]:
         {"pid": ("pid", _I), "device_id": ("cudaId", _I), "gpu_id": ("gpuId", _I)},
     )
     return (
-        devices.select(DEVICES.names()).cast(DEVICES).unique("device_id", keep="first"),
+        devices.select(DEVICES.names())
+        .cast(DEVICES)
+        .unique("device_id", keep="first", maintain_order=True),
         physical.drop_nulls().unique(["pid", "device_id"], keep="first"),
     )
 

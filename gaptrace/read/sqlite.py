@@ -24,20 +24,27 @@ class ExportFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        _check_is_sqlite(path)
+        _check_is_whole_sqlite(path)
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        self._text = sqlite3.connect(uri, uri=True)
+        self._text.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+        self._columns: adbc.Connection | None = None
         try:
-            self._text = sqlite3.connect(uri, uri=True)
-            self._text.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+            names = self.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            self.tables = {str(name): self._columns_of(str(name)) for (name,) in names}
             self._columns = adbc.connect(uri)
-            self.tables = {
-                name: self._columns_of(name)
-                for (name,) in self._text.execute(
-                    "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-                ).fetchall()
-            }
-        except (sqlite3.Error, adbc_driver_manager.Error) as error:
+        except adbc_driver_manager.Error as error:
+            self.close()
             raise self._damaged(error) from error
+        except TraceFormatError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._columns is not None:
+            self._columns.close()
+        self._text.close()
 
     def __enter__(self) -> Self:
         return self
@@ -48,12 +55,7 @@ class ExportFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._columns.close()
-        self._text.close()
-
-    def has_rows(self, table: str) -> bool:
-        """Say whether a table exists and holds at least one row."""
-        return table in self.tables and bool(self.rows(f"SELECT 1 FROM {_quote(table)} LIMIT 1"))
+        self.close()
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Return a small result as tuples; text that is not UTF-8 is decoded with replacements."""
@@ -67,9 +69,6 @@ class ExportFile:
     ) -> pl.DataFrame:
         """Return {output: (column, dtype)} of a table; an absent table or column gives nulls.
 
-        Integer columns must hold integers: SQLite would store anything, and a converted text or
-        fraction would be a wrong time or id.
-
         Raises:
             TraceFormatError: a value has another type than the schema says, or pages are damaged.
         """
@@ -77,20 +76,29 @@ class ExportFile:
         present = self.tables.get(table)
         if present is None:
             return schema.to_frame()
+        # The driver takes a column's type from its first batch of rows, where all may be null. So
+        # a row of the right types goes first, and is dropped again.
+        seeds = ", ".join(f"{_seed(dtype)} AS {_quote(output)}" for output, dtype in schema.items())
         selected = ", ".join(
-            f"{_select(column, dtype) if column in present else 'NULL'} AS {_quote(output)}"
-            for output, (column, dtype) in columns.items()
+            _select(column, dtype) if column in present else "NULL"
+            for column, dtype in columns.values()
         )
-        frame = self._arrow(f"SELECT {selected} FROM {_quote(table)}", table)
+        sql = f"SELECT {seeds} UNION ALL SELECT {selected} FROM {_quote(table)}"
+        frame = self._arrow(sql, table).slice(1)
         for output, (column, dtype) in columns.items():
+            # SQLite stores anything anywhere, and a text or a fraction turned into an integer would
+            # be a wrong time or id.
             if dtype == pl.Int64 and frame.schema[output] != pl.Int64:
                 raise TraceFormatError(
                     f"{self.path}: column {column} of table {table} does not hold integers; "
                     "export the report again with nsys export --type sqlite"
                 )
-        return frame.cast(schema, strict=False)
+        return frame.with_columns(
+            _decoded(frame[output]) for output, dtype in schema.items() if dtype == pl.String
+        )
 
     def _arrow(self, sql: str, table: str) -> pl.DataFrame:
+        assert self._columns is not None
         try:
             with self._columns.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _BATCH_ROWS})
@@ -105,7 +113,7 @@ class ExportFile:
             raise self._damaged(error) from error
 
     def _columns_of(self, table: str) -> set[str]:
-        return {str(row[1]) for row in self._text.execute(f"PRAGMA table_info({_quote(table)})")}
+        return {str(row[1]) for row in self.rows(f"PRAGMA table_info({_quote(table)})")}
 
     def _damaged(self, error: Exception) -> TraceFormatError:
         return TraceFormatError(
@@ -114,12 +122,13 @@ class ExportFile:
         )
 
 
-def _check_is_sqlite(path: Path) -> None:
+def _check_is_whole_sqlite(path: Path) -> None:
     if path.is_dir():
         raise TraceFormatError(f"{path}: is a folder; name the .sqlite or .nsys-rep file inside it")
     try:
         with path.open("rb") as file:
-            head = file.read(len(_MAGIC))
+            head = file.read(100)
+            size = file.seek(0, 2)
     except FileNotFoundError as error:
         raise TraceFormatError(f"{path}: no such file; check the path") from error
     except OSError as error:
@@ -128,15 +137,48 @@ def _check_is_sqlite(path: Path) -> None:
         ) from error
     if not head:
         raise TraceFormatError(f"{path}: the file is empty; export the report again")
-    if head != _MAGIC:
+    if not head.startswith(_MAGIC):
         raise TraceFormatError(
             f"{path}: not an SQLite file; export the report with nsys export --type sqlite"
         )
+    if size < _promised_size(head):
+        raise TraceFormatError(
+            f"{path}: damaged or incomplete SQLite file ({size} of {_promised_size(head)} bytes); "
+            "copy it again, or export the report again with nsys export --type sqlite"
+        )
+
+
+def _promised_size(head: bytes) -> int:
+    """Return how long the header says the file is; 100 bytes, the header itself, if it does not.
+
+    SQLite pads a last page that was cut off with zeros and goes on. From its file format: page size
+    at byte 16 (1 means 65,536), page count at 28, which holds if the counters at 24 and 92 agree.
+    """
+    if len(head) < 100 or head[24:28] != head[92:96]:
+        return 100
+    page_size = int.from_bytes(head[16:18], "big")
+    return (65_536 if page_size == 1 else page_size) * int.from_bytes(head[28:32], "big")
 
 
 def _select(column: str, dtype: pl.DataType | type[pl.DataType]) -> str:
     # Text travels as bytes: Arrow text must be UTF-8, and SQLite does not promise that.
-    return f"CAST({_quote(column)} AS BLOB)" if dtype == pl.String else _quote(column)
+    if dtype == pl.String:
+        return f"CAST({_quote(column)} AS BLOB)"
+    return f"CAST({_quote(column)} AS REAL)" if dtype == pl.Float64 else _quote(column)
+
+
+def _seed(dtype: pl.DataType | type[pl.DataType]) -> str:
+    if dtype == pl.String:
+        return "X'00'"
+    return "0.0" if dtype == pl.Float64 else "0"
+
+
+def _decoded(column: pl.Series) -> pl.Series:
+    try:
+        return column.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        text = [None if raw is None else raw.decode("utf-8", "replace") for raw in column]
+        return pl.Series(column.name, text, dtype=pl.String)
 
 
 def _quote(name: str) -> str:

@@ -55,6 +55,8 @@ def _printed(parts: list[RenderableType], width: int, color: bool) -> str:
         color_system="standard" if color else None,
         no_color=not color,
         highlight=False,
+        # Names of kernels and ranges hold brackets, which are no markup.
+        markup=False,
         legacy_windows=False,
     )
     for part in parts:
@@ -236,24 +238,22 @@ def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
 def _findings(analysis: Analysis) -> RenderableType | None:
     if not analysis.findings:
         return None
-    lines: list[RenderableType] = []
     style = {"high": "red", "medium": "yellow", "low": "dim"}
     several = analysis.devices.height > 1
+    table = Table.grid(padding=(0, 1))
     for number, finding in enumerate(analysis.findings[:_MOST_ROWS], 1):
         figures = finding.evidence
         where = f"device {figures['device_id']}: " if several else ""
         of_window = share(float(figures["fraction"]), 1)
-        lines.append(
-            Text.assemble(
-                f"{number}. ",
-                (f"[{finding.severity}] ", style[finding.severity]),
-                f"{where}{finding.title}: ",
-                (f"{duration(float(figures['idle_ns']))} ({of_window} of the span)", "bold"),
-                _largest(figures),
-            )
+        what = Text.assemble(
+            (f"[{finding.severity}] ", style[finding.severity]),
+            f"{where}{finding.title}: ",
+            (f"{duration(float(figures['idle_ns']))} ({of_window} of the span)", "bold"),
+            _largest(figures),
         )
-        lines.append(Padding(Text(f"Next: {finding.advice}."), (0, 0, 0, 3)))
-    return Group(_title("Findings"), Padding(Group(*lines), (0, 0, 0, 2)))
+        table.add_row(f"{number}.", what)
+        table.add_row("", Text(f"Next: {finding.advice}."))
+    return Group(_title("Findings"), Padding(table, (0, 0, 0, 2)))
 
 
 def _largest(figures: dict[str, int | float | str]) -> str:

@@ -19,7 +19,7 @@ def share(part: float, whole: float) -> str:
     if whole <= 0:
         return "-"
     percent = 100 * part / whole
-    return "< 0.1 %" if 0 < percent < 0.1 else f"{percent:.1f} %"
+    return "<0.1%" if 0 < percent < 0.1 else f"{percent:.1f}%"
 
 
 def count(number: int | None) -> str:
