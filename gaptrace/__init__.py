@@ -1,5 +1,8 @@
 """gaptrace: where a GPU stands idle, why, and what CUDA graphs would change.
 
+In the program that uses the GPU, `range` and `step` name its parts. Afterwards,
+`gaptrace.read.read` turns a recording into a `Trace`, and `analyze` turns that into an `Analysis`.
+
 Importing this package loads neither polars nor any GPU library; names are fetched on first use.
 """
 
@@ -7,13 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gaptrace.analysis import Analysis, analyze
     from gaptrace.live.ranges import range, step
+    from gaptrace.trace import Trace
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "range", "step"]
+__all__ = ["Analysis", "Trace", "__version__", "analyze", "range", "step"]
 
 _HOME = {
+    "Analysis": "gaptrace.analysis",
+    "Trace": "gaptrace.trace",
+    "analyze": "gaptrace.analysis",
     "range": "gaptrace.live.ranges",
     "step": "gaptrace.live.ranges",
 }
@@ -24,3 +32,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'gaptrace' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, those not fetched yet included."""
+    return __all__

@@ -32,10 +32,10 @@ def command(
     the nsys that is found. Times count from the start of the session; a bare number is nanoseconds.
     """
     from gaptrace.analysis import analyze
-    from gaptrace.read import read
+    from gaptrace.cli.loading import load
 
     analysis = analyze(
-        read(trace),
+        load(trace),
         device_id=device_id,
         range_name=range_name,
         from_ns=from_ns,

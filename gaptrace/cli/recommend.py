@@ -17,9 +17,9 @@ import click
 def command(trace: Path, as_json: bool, device_id: int | None, range_name: str | None) -> None:
     """Say what CUDA graphs, whole or cut into chunks, would change for the work in TRACE."""
     from gaptrace.analysis import analyze
-    from gaptrace.read import read
+    from gaptrace.cli.loading import load
 
-    analysis = analyze(read(trace), device_id=device_id, range_name=range_name)
+    analysis = analyze(load(trace), device_id=device_id, range_name=range_name)
     if as_json:
         from gaptrace.render.json import recommendation_object
 

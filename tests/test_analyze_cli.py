@@ -1,0 +1,145 @@
+"""The whole command line: gaptrace analyze and gaptrace recommend."""
+
+import json
+from pathlib import Path
+
+import pytest
+from exports import api, export, graph_trace, kernel, push
+
+from gaptrace import __version__
+from gaptrace.cli import main
+
+DEMO = str(Path(__file__).parent.parent / "sample_traces" / "demo_graph.sqlite")
+LAUNCH = "cudaLaunchKernel_v7000"
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Two kernels 30 us apart, the second inside a range."""
+    return str(
+        export(
+            tmp_path / "small.sqlite",
+            kernels=[
+                kernel(10_000, 20_000, correlation=1),
+                kernel(50_000, 60_000, correlation=2),
+            ],
+            api=[
+                api(LAUNCH, 1_000, 5_000, correlation=1),
+                api(LAUNCH, 40_000, 45_000, correlation=2),
+            ],
+            nvtx=[push("warm", 0, 8_000), push("step", 30_000, 60_000, domain="app")],
+            duration=100_000,
+        )
+    )
+
+
+def test_analyze_prints_a_report_and_nothing_on_stderr(small, capsys):
+    assert main(["analyze", small]) == 0
+
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "span 50.0 us, busy 20.0 us (40.0%), idle 30.0 us in 1 gaps, 2 ops" in out
+    assert "Recommendation" in out
+
+
+def test_analyze_json_is_one_object(small, capsys):
+    assert main(["analyze", small, "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    (device,) = found["devices"]
+    assert (device["busy_ns"], device["idle_ns"]) == (20_000, 30_000)
+    assert device["causes"]["host_code"] == 20_000
+    assert device["causes"]["launch_call"] == 5_000
+    assert device["causes"]["device_queued"] == 5_000
+    assert [row["path"] for row in found["ranges"]] == ["warm", "step"]
+
+
+@pytest.mark.parametrize(
+    ("options", "span_ns"),
+    [
+        (["--range", "step"], 30_000),
+        (["--from", "15us"], 45_000),
+        (["--from", "0.015ms", "--to", "55000"], 40_000),
+        (["--range", "step", "--to", "40us"], 10_000),
+        (["--device", "0"], 50_000),
+    ],
+)
+def test_options_narrow_the_window(small, capsys, options, span_ns):
+    assert main(["analyze", small, "--json", *options]) == 0
+
+    assert json.loads(capsys.readouterr().out)["devices"][0]["span_ns"] == span_ns
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--range", "decode"], "no NVTX range is named decode; there are: warm, step"),
+        (["--device", "3"], "device 3 ran nothing; devices with work: 0"),
+        (["--from", "70us"], "no device work in the window asked for"),
+    ],
+)
+def test_an_empty_window_is_an_error_in_one_line(small, capsys, options, said):
+    assert main(["analyze", small, *options]) == 1
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"gaptrace: error: {small}: {said}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["analyze"],
+        ["analyze", "--from", "soon", DEMO],
+        ["analyze", "--device", "first", DEMO],
+        ["analyze", "--depth", DEMO],
+        ["explain", DEMO],
+    ],
+)
+def test_wrong_usage_is_status_2(arguments, capsys):
+    assert main(arguments) == 2
+
+    assert "Usage: gaptrace" in capsys.readouterr().err
+
+
+def test_no_command_shows_help():
+    assert main([]) in (0, 2)
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def test_recommend_text_and_json_agree(capsys):
+    arguments = ["recommend", DEMO, "--range", "graph:600"]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert found["schema"] == "gaptrace.recommendation/1"
+    assert f"verdict {found['verdict']}, regime {found['regime']}" in text
+
+
+def test_the_width_is_the_terminals(small, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
+    assert main(["analyze", DEMO]) == 0
+
+    assert 80 < max(map(len, capsys.readouterr().out.splitlines())) <= 90
+
+
+def test_graphs_of_graph_granularity_appear(tmp_path, capsys):
+    path = export(
+        tmp_path / "graphs.sqlite",
+        graph_traces=[graph_trace(10, 40, correlation=1), graph_trace(45, 75, correlation=2)],
+        api=[
+            api("cudaGraphLaunch_v10000", 0, 5, correlation=1),
+            api("cudaGraphLaunch_v10000", 6, 9, correlation=2),
+        ],
+    )
+    assert main(["analyze", str(path), "--json"]) == 0
+
+    (graph,) = json.loads(capsys.readouterr().out)["graphs"]
+    assert (graph["executions"], graph["queued_gap_ns"]["max"]) == (2, 5)
