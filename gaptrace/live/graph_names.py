@@ -10,6 +10,8 @@ first graph of the process; a PyTorch graph that is captured again keeps its num
 - `replay`: the call that launches the graph.
 
 The names carry no number: a program that captures anew each step would fill a report with them.
+Naming costs host time: a push and a pop took 1.4 to 2.2 us under nsys 2023.4.4 on a small virtual
+machine, to be compared with the 4 to 10 us of a graph launch.
 """
 
 import functools

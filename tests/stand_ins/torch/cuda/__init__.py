@@ -1,0 +1,1 @@
+from torch.cuda.graphs import CUDAGraph as CUDAGraph
