@@ -3,8 +3,6 @@
 import polars as pl
 
 from gaptrace.errors import NotRecordedError
-from gaptrace.gaps import in_capture
-from gaptrace.launches import SUBMITTING, launch_of_ops
 from gaptrace.trace import Trace, TraceWarning
 
 #: Share of launches whose device work is missing above which no idle figure is given: the missing
@@ -41,22 +39,20 @@ def _calls_that_submit(trace: Trace) -> pl.DataFrame:
     Trailing calls are those after the last call of their thread that has device work: recording
     ended before their work did, which hides nothing between recorded ops.
     """
-    executed = (
-        trace.ops.filter(pl.col("correlation_id").is_not_null())
-        .select("process_id", "correlation_id", has_ops=pl.lit(True))
-        .unique(["process_id", "correlation_id"])
+    submits = (
+        pl.col("kind").is_in(["launch", "graph_launch"])
+        & pl.col("capture_id").is_null()
+        & (pl.col("return_code").fill_null(0) == 0)
     )
     served = pl.col("call_id").filter(pl.col("has_ops")).max().over("thread_id")
     return (
-        in_capture(trace.api)
-        .filter(
-            pl.col("kind").is_in(SUBMITTING)
-            & pl.col("name").str.contains("Launch")
-            & ~pl.col("in_capture")
-            & (pl.col("return_code").fill_null(0) == 0)
+        trace.api.filter(submits)
+        .select(
+            "call_id",
+            "thread_id",
+            "kind",
+            has_ops=pl.col("call_id").is_in(trace.ops["call_id"].drop_nulls().implode()),
         )
-        .join(executed, on=["process_id", "correlation_id"], how="left")
-        .with_columns(pl.col("has_ops").fill_null(False))
         .with_columns(is_trailing=(pl.col("call_id") > served).fill_null(False))
     )
 
@@ -96,7 +92,7 @@ def _lost_work(trace: Trace, calls: pl.DataFrame) -> list[TraceWarning]:
 
 
 def _ops_without_launch(trace: Trace) -> list[TraceWarning]:
-    missing = trace.ops.height - launch_of_ops(trace).height
+    missing = trace.ops["call_id"].null_count()
     fraction = missing / trace.ops.height
     if fraction <= MENTION_ABOVE_FRACTION:
         return []
@@ -112,9 +108,9 @@ def _ops_without_launch(trace: Trace) -> list[TraceWarning]:
 
 def _early_ops(trace: Trace) -> list[TraceWarning]:
     early = (
-        launch_of_ops(trace)
-        .join(trace.ops.select("op_id", "start_ns"), on="op_id", how="inner")
-        .filter(pl.col("start_ns") < pl.col("call_start_ns"))
+        trace.ops.select("call_id", "start_ns")
+        .join(trace.api.select("call_id", called_ns="start_ns"), on="call_id", how="inner")
+        .filter(pl.col("start_ns") < pl.col("called_ns"))
     )
     if early.is_empty():
         return []

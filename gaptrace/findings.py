@@ -72,9 +72,10 @@ def find(
 
 def _topic() -> pl.Expr:
     """The cause, split where parts of it want different advice."""
-    is_graph = pl.col("detail").str.contains("GraphLaunch").fill_null(False)
+    detail = pl.col("detail").cast(pl.String)
+    is_graph = detail.str.contains("GraphLaunch").fill_null(False)
     # Code between the calls of a capture is part of building the graph, and goes when that goes.
-    builds = (pl.col("cause") == "host_code") & (pl.col("detail") == "in capture").fill_null(False)
+    builds = (pl.col("cause") == "host_code") & (detail == "in capture").fill_null(False)
     return (
         pl.when(builds)
         .then(pl.lit("graph_build"))
@@ -83,8 +84,8 @@ def _topic() -> pl.Expr:
         .when(pl.col("cause") == "launch_call")
         .then(pl.lit("launch_call:single"))
         .when(pl.col("cause") == "device_queued")
-        .then(pl.concat_str(pl.col("cause"), pl.col("detail").fill_null("other"), separator=":"))
-        .otherwise("cause")
+        .then(pl.concat_str(pl.col("cause").cast(pl.String), detail, separator=":"))
+        .otherwise(pl.col("cause").cast(pl.String))
     )
 
 

@@ -8,18 +8,20 @@ waited. The causes of all pieces sum to the idle time exactly.
 import polars as pl
 
 from gaptrace import intervals
-from gaptrace.launches import SUBMITTING, launch_of_ops
-from gaptrace.trace import Trace
+from gaptrace.launches import calls_by_id
+from gaptrace.trace import CALL_PHASES, NAMES, SUBMITTING, Trace
 
-CAUSES = (
-    "unrecorded",
-    "profiler",
-    "device_queued",
-    "launch_call",
-    "graph_build",
-    "host_sync",
-    "api_other",
-    "host_code",
+CAUSES = pl.Enum(
+    [
+        "unrecorded",
+        "profiler",
+        "device_queued",
+        "launch_call",
+        "graph_build",
+        "host_sync",
+        "api_other",
+        "host_code",
+    ]
 )
 
 #: Bounds of a host thread's timeline: beyond any time of a session, and far from overflow.
@@ -125,20 +127,21 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
         device_queued what was waited behind (in_graph, between_graphs, cross_stream, between_ops);
         thread_id: T, null when unrecorded.
     """
-    # Gaps of one device never start together, so that device and start identify one.
-    known = gaps.join(_explanations(trace, gaps), on=["device_id", "start_ns"], how="left")
-    unrecorded = known.filter(pl.col("thread_id").is_null()).with_columns(
-        cause=pl.lit("unrecorded"), detail=pl.lit(None, pl.String)
-    )
-    explained = known.filter(pl.col("thread_id").is_not_null())
+    explained = _explanations(trace, gaps)
     launched, returned = (
         pl.col(column).clip(pl.col("start_ns"), pl.col("end_ns"))
         for column in ("call_start_ns", "call_end_ns")
     )
-    before = explained.with_columns(end_ns=launched)
-    inside = explained.with_columns(start_ns=launched, end_ns=returned)
-    queued = explained.with_columns(start_ns=returned).with_columns(
-        cause=pl.lit("device_queued"), detail="queued_behind"
+    known = ["gap_id", "device_id", "thread_id"]
+    before = explained.select(*known, "start_ns", end_ns=launched)
+    inside = explained.select(*known, "call_name", start_ns=launched, end_ns=returned)
+    queued = explained.select(
+        *known, start_ns=returned, end_ns="end_ns", cause=_cause("device_queued"), detail="behind"
+    )
+    unrecorded = gaps.join(explained, on=["device_id", "start_ns"], how="anti").with_columns(
+        thread_id=pl.lit(None, pl.Int64),
+        cause=_cause("unrecorded"),
+        detail=pl.lit(None, NAMES),
     )
     timelines = thread_timelines(trace).join(
         explained.select("thread_id").unique(), on="thread_id", how="semi"
@@ -147,7 +150,7 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     # Inside the launch call only the recorder and the driver's own loading can be told apart.
     told_apart = (pl.col("cause") == "profiler") | pl.col("is_driver")
     inside = intervals.intersect(inside, timelines, ["thread_id"]).with_columns(
-        cause=pl.when(told_apart).then("cause").otherwise(pl.lit("launch_call")),
+        cause=pl.when(told_apart).then("cause").otherwise(_cause("launch_call")),
         detail=pl.when(told_apart).then("detail").otherwise("call_name"),
     )
     columns = ["gap_id", "device_id", "start_ns", "end_ns", "cause", "detail", "thread_id"]
@@ -158,41 +161,37 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _cause(name: str) -> pl.Expr:
+    return pl.lit(name, CAUSES)
+
+
 def _explanations(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
-    """Per gap: its thread, launch call, and what its op stood behind; no row when unrecorded."""
-    keys = gaps.select("device_id", "start_ns", "previous_op_id", "next_op_id")
-    launch = launch_of_ops(trace)
-    op = trace.ops.select(
-        "op_id", "process_id", "stream_id", "context_id", "correlation_id", "graph_exec_id"
+    """Gaps with their thread, launch call, and what their op stood behind; no unrecorded ones."""
+    op = ["process_id", "stream_id", "context_id", "correlation_id", "graph_exec_id"]
+    next_op, previous_op = (
+        trace.ops.select(*op, *extra, pl.col("op_id").alias(name))
+        for name, extra in (("next_op_id", ["call_id"]), ("previous_op_id", []))
     )
+    calls = calls_by_id(trace).drop("call_kind").filter(pl.col("thread_id").is_not_null())
     ended = (
-        keys.filter(pl.col("next_op_id").is_not_null())
-        .join(launch.rename({"op_id": "next_op_id"}), on="next_op_id", how="inner")
-        .join(op.rename({"op_id": "next_op_id"}), on="next_op_id", how="left")
-        .join(
-            op.rename({"op_id": "previous_op_id"}), on="previous_op_id", how="left", suffix="_prev"
-        )
-        .with_columns(queued_behind=_queued_behind())
+        gaps.join(next_op, on="next_op_id", how="inner")
+        .join(calls, on="call_id", how="inner")
+        .join(previous_op, on="previous_op_id", how="left", suffix="_prev")
+        .with_columns(behind=_queued_behind().cast(NAMES))
     )
     # After the last op nothing was launched any more: T's timeline explains all of it.
     never_ended = (
-        keys.filter(pl.col("next_op_id").is_null())
-        .join(launch.rename({"op_id": "previous_op_id"}), on="previous_op_id", how="inner")
+        gaps.filter(pl.col("next_op_id").is_null())
+        .join(trace.ops.select("call_id", previous_op_id="op_id"), on="previous_op_id")
+        .join(calls, on="call_id", how="inner")
         .with_columns(
             call_start_ns=pl.lit(_FOREVER, pl.Int64),
             call_end_ns=pl.lit(_FOREVER, pl.Int64),
-            queued_behind=pl.lit(None, pl.String),
+            behind=pl.lit(None, NAMES),
         )
     )
-    columns = [
-        "device_id",
-        "start_ns",
-        "thread_id",
-        "call_name",
-        "call_start_ns",
-        "call_end_ns",
-        "queued_behind",
-    ]
+    columns = ["gap_id", "device_id", "start_ns", "end_ns", "thread_id", "call_name"]
+    columns += ["call_start_ns", "call_end_ns", "behind"]
     return pl.concat([ended.select(columns), never_ended.select(columns)])
 
 
@@ -242,63 +241,48 @@ def thread_timelines(trace: Trace) -> pl.DataFrame:
     calls = intervals.subtract(intervals.disjoint(_calls(trace), key), upper, key)
     layers = pl.concat(
         [
-            recorder.with_columns(cause=pl.lit("profiler"), is_driver=pl.lit(False)),
-            driver.with_columns(cause=pl.lit("api_other"), is_driver=pl.lit(True)),
+            recorder.with_columns(cause=_cause("profiler"), is_driver=pl.lit(False)),
+            driver.with_columns(
+                pl.col("detail").cast(NAMES),
+                cause=_cause("api_other"),
+                is_driver=pl.lit(True),
+            ),
             calls.with_columns(is_driver=pl.lit(False)),
         ],
         how="diagonal",
-    ).with_columns(pl.col("detail").cast(pl.String))
-    threads = trace.api.select("thread_id").unique().drop_nulls()
-    whole = threads.with_columns(
-        start_ns=pl.lit(-_FOREVER, pl.Int64), end_ns=pl.lit(_FOREVER, pl.Int64)
+    )
+    whole = (
+        trace.api.select("thread_id")
+        .unique()
+        .drop_nulls()
+        .with_columns(start_ns=pl.lit(-_FOREVER, pl.Int64), end_ns=pl.lit(_FOREVER, pl.Int64))
     )
     host = intervals.subtract(whole, layers.select("thread_id", "start_ns", "end_ns"), key)
     # Code that runs between the calls of a capture runs in order to build a graph.
-    captures = capture_spans(trace.api).drop("launches")
+    captures = capture_spans(trace.api).select("thread_id", "start_ns", "end_ns")
     host = pl.concat(
         [
-            intervals.intersect(host, captures.with_columns(detail=pl.lit("in capture")), key),
+            intervals.intersect(host, captures, key).with_columns(detail=pl.lit("in capture")),
             intervals.subtract(host, captures, key).with_columns(detail=pl.lit(None, pl.String)),
         ]
-    ).with_columns(cause=pl.lit("host_code"), is_driver=pl.lit(False))
+    ).with_columns(pl.col("detail").cast(NAMES), cause=_cause("host_code"), is_driver=pl.lit(False))
     return pl.concat([layers, host], how="diagonal").sort("thread_id", "start_ns")
 
 
 def _calls(trace: Trace) -> pl.DataFrame:
     """API calls with the cause and detail that they stand for while no launch is under way."""
-    calls = trace.api.filter(pl.col("thread_id").is_not_null())
-    is_build = (pl.col("kind") == "graph_build") | pl.col("in_capture")
-    return in_capture(calls).select(
+    is_build = (pl.col("kind") == "graph_build") | pl.col("capture_id").is_not_null()
+    phase = pl.coalesce("phase", pl.lit("capture", CALL_PHASES))
+    return trace.api.filter(pl.col("thread_id").is_not_null()).select(
         "thread_id",
         "start_ns",
         "end_ns",
         cause=pl.when(is_build)
-        .then(pl.lit("graph_build"))
+        .then(_cause("graph_build"))
         .when(pl.col("kind").is_in(["wait", "blocking_copy"]))
-        .then(pl.lit("host_sync"))
-        .otherwise(pl.lit("api_other")),
-        detail=pl.when(is_build)
-        .then(pl.coalesce("phase", pl.lit("capture")))
-        .otherwise(pl.col("name")),
-    )
-
-
-def in_capture(calls: pl.DataFrame) -> pl.DataFrame:
-    """Mark the calls made while the same thread was capturing a stream into a graph.
-
-    Args:
-        calls: rows of `trace.API`.
-
-    Returns:
-        the same rows with in_capture (Boolean): from the begin to the end call of a capture, both
-        included. A launch in between submits no work, it adds a node.
-    """
-    begins, ends = (
-        pl.col("name").str.contains(f"Stream{word}Capture") for word in ("Begin", "End")
-    )
-    still_open = begins.cum_sum().over("thread_id") > ends.cum_sum().over("thread_id")
-    return calls.sort("start_ns", maintain_order=True).with_columns(
-        in_capture=(still_open | ends).fill_null(False)
+        .then(_cause("host_sync"))
+        .otherwise(_cause("api_other")),
+        detail=pl.when(is_build).then(phase.cast(NAMES)).otherwise("name"),
     )
 
 
@@ -309,18 +293,15 @@ def capture_spans(api: pl.DataFrame) -> pl.DataFrame:
         thread_id, start_ns, end_ns; launches: launch calls inside, each of which adds a node.
         Disjoint per thread.
     """
-    begins = pl.col("name").str.contains("StreamBeginCapture")
     return (
-        in_capture(api)
-        .filter(pl.col("in_capture") & pl.col("thread_id").is_not_null())
-        .with_columns(_capture=begins.cum_sum().over("thread_id"))
-        .group_by("thread_id", "_capture", maintain_order=True)
+        api.filter(pl.col("capture_id").is_not_null() & pl.col("thread_id").is_not_null())
+        .group_by("thread_id", "capture_id", maintain_order=True)
         .agg(
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
             launches=pl.col("kind").is_in(SUBMITTING).sum().cast(pl.Int64),
         )
-        .drop("_capture")
+        .drop("capture_id")
         .sort("start_ns")
     )
 

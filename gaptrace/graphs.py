@@ -2,10 +2,10 @@
 
 import polars as pl
 
-from gaptrace.gaps import capture_spans, in_capture
-from gaptrace.launches import launch_of_ops
+from gaptrace.gaps import capture_spans
+from gaptrace.launches import calls_by_id
 from gaptrace.quantiles import quantiles
-from gaptrace.trace import Trace
+from gaptrace.trace import CALL_PHASES, Trace
 
 _STREAM = ["process_id", "device_id", "context_id", "stream_id"]
 
@@ -29,7 +29,6 @@ def graph_executions(trace: Trace) -> pl.DataFrame:
         _launch=pl.coalesce("correlation_id", -1 - pl.col("op_id"))
     )
     ended_before = pl.col("end_ns").cum_max().shift(1).over(_STREAM)
-    calls = launch_of_ops(trace).rename({"op_id": "first_op_id"})
     gap = pl.col("start_ns") - pl.col("_ended_before")
     return (
         ops.group_by("process_id", "_launch", maintain_order=True)
@@ -38,11 +37,11 @@ def graph_executions(trace: Trace) -> pl.DataFrame:
             pl.col("correlation_id").first(),
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
+            pl.col("call_id").first(),
             op_count=pl.len().cast(pl.Int64),
-            first_op_id=pl.col("op_id").first(),
         )
         .sort("start_ns", maintain_order=True)
-        .join(calls, on="first_op_id", how="left", maintain_order="left")
+        .join(calls_by_id(trace), on="call_id", how="left", maintain_order="left")
         .with_columns(_ended_before=ended_before)
         .with_columns(
             gap_ns=pl.when(gap >= 0).then(gap),
@@ -130,15 +129,15 @@ def graph_builds(trace: Trace) -> pl.DataFrame:
         the captures begun, else the API calls; api_ns: time in API calls (host code between the
         calls of a capture is not in it).
     """
-    begins = pl.col("name").str.contains("StreamBeginCapture|GraphCreate")
+    in_capture = pl.col("capture_id").is_not_null()
+    captures = pl.col("capture_id").drop_nulls().n_unique()
     return (
-        in_capture(trace.api)
-        .filter((pl.col("kind") == "graph_build") | pl.col("in_capture"))
-        .with_columns(phase=pl.coalesce("phase", pl.lit("capture")))
+        trace.api.filter((pl.col("kind") == "graph_build") | in_capture)
+        .with_columns(phase=pl.coalesce("phase", pl.lit("capture", CALL_PHASES)))
         .group_by("process_id", "phase", maintain_order=True)
         .agg(
             calls=pl.when(pl.col("phase").first() == "capture")
-            .then(begins.sum())
+            .then(captures)
             .otherwise(pl.len())
             .cast(pl.Int64),
             api_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),

@@ -128,14 +128,18 @@ def _neighbour(
     name: str,
 ) -> pl.Series:
     """Per span, the number of the first other that ends after (the last that starts before) it."""
-    found = spans.sort(left).join_asof(
-        others.select(*keys, "_other", pl.col(right).alias("_at")).sort("_at"),
-        left_on=left,
-        right_on="_at",
-        by=keys,
-        strategy=strategy,  # type: ignore[arg-type]
-        allow_exact_matches=False,
-        check_sortedness=False,
+    found = (
+        spans.select(*keys, "_span", left)
+        .sort(left)
+        .join_asof(
+            others.select(*keys, "_other", pl.col(right).alias("_at")).sort("_at"),
+            left_on=left,
+            right_on="_at",
+            by=keys,
+            strategy=strategy,  # type: ignore[arg-type]
+            allow_exact_matches=False,
+            check_sortedness=False,
+        )
     )
     return found.sort("_span")["_other"].cast(pl.Int64).alias(name)
 

@@ -4,52 +4,82 @@ Every frame has a schema below. Times are integer nanoseconds since the session 
 half open `[start_ns, end_ns)`, ids are the recorder's own 64-bit integers, missing is null.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
 
 Granularity = Literal["graph", "node"]
+DType = pl.DataType | type[pl.DataType]
 
-OPS = pl.Schema(
+
+def _schema(columns: Mapping[str, DType]) -> pl.Schema:
+    return pl.Schema(columns)
+
+
+#: Names repeat: each is stored once.
+NAMES = pl.Categorical()
+#: Kinds of device work.
+OP_KINDS = pl.Enum(["kernel", "memcpy", "memset", "graph", "decompress"])
+#: Where memory of a copy lies.
+MEMORY_KINDS = pl.Enum(
+    ["pageable", "pinned", "device", "array", "managed", "device static", "managed static"]
+)
+#: Kinds of API calls: launch submits a kernel, copy an asynchronous copy or a set, blocking_copy a
+#: copy for which it waits, graph_launch a graph; wait waits for the device; graph_build makes,
+#: changes or destroys graphs (see CALL_PHASES).
+CALL_KINDS = pl.Enum(
+    ["launch", "copy", "blocking_copy", "graph_launch", "wait", "graph_build", "other"]
+)
+#: Kinds of calls that submit device work.
+SUBMITTING = ("launch", "copy", "blocking_copy", "graph_launch")
+#: Phases of building graphs.
+CALL_PHASES = pl.Enum(["capture", "instantiate", "update", "upload", "clone", "destroy"])
+
+OPS = _schema(
     {
-        # One device execution per row, sorted by start_ns; op_id is the row's number.
-        "op_id": pl.Int64,
-        "kind": pl.String,  # kernel, memcpy, memset, graph, decompress
+        # One device execution per row, sorted by start_ns.
+        "op_id": pl.Int64,  # the row's number
+        "kind": OP_KINDS,
         "start_ns": pl.Int64,
         "end_ns": pl.Int64,
         "device_id": pl.Int64,  # the physical GPU, not the ordinal inside a process
         "process_id": pl.Int64,
         "context_id": pl.Int64,
         "stream_id": pl.Int64,  # unique only within (process_id, device_id, context_id)
-        "correlation_id": pl.Int64,  # joins to api within process_id; null when there is none
-        "name": pl.String,  # short kernel name, copy direction, "memset", "graph"
+        "correlation_id": pl.Int64,  # unique only within process_id; null when there is none
+        "call_id": pl.Int64,  # the call that launched it; null when that was not recorded
+        "name": NAMES,  # short kernel name, copy direction, "memset", "graph"
         "graph_exec_id": pl.Int64,  # null for work that was not launched by a graph
         "graph_node_id": pl.Int64,  # null outside node granularity
         "bytes": pl.Int64,  # copies and sets
-        "source_memory": pl.String,  # copies: pageable, pinned, device, ...
-        "target_memory": pl.String,
+        "source_memory": MEMORY_KINDS,  # copies
+        "target_memory": MEMORY_KINDS,
         "is_unified_memory": pl.Boolean,  # a migration by the driver; belongs to no stream
     }
 )
 
-API = pl.Schema(
+API = _schema(
     {
         # One CUDA API call of the host per row, sorted by start_ns.
-        "call_id": pl.Int64,
+        "call_id": pl.Int64,  # the row's number
         "start_ns": pl.Int64,
         "end_ns": pl.Int64,
         "process_id": pl.Int64,
         "thread_id": pl.Int64,
         "correlation_id": pl.Int64,
-        "name": pl.String,  # without version suffix: cudaGraphLaunch
-        "kind": pl.String,  # launch, graph_launch, wait, blocking_copy, graph_build, other
-        "phase": pl.String,  # of graph_build: capture, instantiate, update, upload, clone, destroy
-        "return_code": pl.Int64,
+        "name": NAMES,  # without version suffix: cudaGraphLaunch
+        "kind": CALL_KINDS,
+        "phase": CALL_PHASES,  # of graph_build
+        "return_code": pl.Int64,  # 0: success
+        # The call that began the stream capture in which this one was made, by the same thread;
+        # null outside. A launch in a capture submits no work: it adds a node.
+        "capture_id": pl.Int64,
     }
 )
 
-NVTX = pl.Schema(
+NVTX = _schema(
     {
         # One NVTX range or mark per row, sorted by start_ns.
         "start_ns": pl.Int64,
@@ -64,7 +94,7 @@ NVTX = pl.Schema(
     }
 )
 
-OVERHEAD = pl.Schema(
+OVERHEAD = _schema(
     {
         # Time that the recorder or the driver took from a host thread.
         "start_ns": pl.Int64,
@@ -78,7 +108,7 @@ OVERHEAD = pl.Schema(
     }
 )
 
-GRAPH_EVENTS = pl.Schema(
+GRAPH_EVENTS = _schema(
     {
         # Creation of graphs, graph execs and nodes, as host instants.
         "time_ns": pl.Int64,
@@ -91,7 +121,7 @@ GRAPH_EVENTS = pl.Schema(
     }
 )
 
-DEVICES = pl.Schema(
+DEVICES = _schema(
     {
         # One physical GPU per row.
         "device_id": pl.Int64,

@@ -2,13 +2,14 @@
 
 import polars as pl
 
+from gaptrace.read.link import link_calls, mark_captures
 from gaptrace.trace import API, DEVICES, GRAPH_EVENTS, NVTX, OPS, OVERHEAD, Meta, Trace
 
 PROCESS = 1000
 THREAD = 1001
 _KINDS = {
     "cudaLaunchKernel": ("launch", None),
-    "cudaMemcpyAsync": ("launch", None),
+    "cudaMemcpyAsync": ("copy", None),
     "cudaMemcpy": ("blocking_copy", None),
     "cudaGraphLaunch": ("graph_launch", None),
     "cudaStreamSynchronize": ("wait", None),
@@ -18,6 +19,7 @@ _KINDS = {
     "cudaGraphExecUpdate": ("graph_build", "update"),
     "cudaMalloc": ("other", None),
 }
+_CAPTURE_STEPS = {"cudaStreamBeginCapture": 1, "cudaStreamEndCapture": -1}
 
 
 def op(start, end, launch=None, **own):
@@ -98,11 +100,13 @@ def graph_event(time, event, **own):
 
 
 def trace(ops=(), api=(), nvtx=(), overhead=(), graph_events=(), granularity="graph"):
-    """A trace of these rows, sorted and numbered as a reader leaves them."""
+    """A trace of these rows, sorted, numbered and linked as a reader leaves them."""
+    steps = pl.col("name").cast(pl.String).replace_strict(_CAPTURE_STEPS, default=0)
+    calls = mark_captures(_frame(api, API, "call_id"), steps).select(API.names())
     return Trace(
         meta=Meta(path="t.sqlite", format="nsys-sqlite", granularity=granularity),
-        ops=_frame(ops, OPS, "op_id"),
-        api=_frame(api, API, "call_id"),
+        ops=link_calls(_frame(ops, OPS, "op_id").drop("call_id"), calls).select(OPS.names()),
+        api=calls,
         nvtx=_frame(nvtx, NVTX),
         overhead=_frame(overhead, OVERHEAD),
         graph_events=_frame(graph_events, GRAPH_EVENTS, time="time_ns"),

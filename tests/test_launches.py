@@ -56,4 +56,4 @@ def test_equal_correlation_ids_of_two_processes_are_two_launches():
 def test_unified_memory_migrations_belong_to_no_launch():
     migrated = trace([op(0, 10, 3, is_unified_memory=True)], [call("cudaLaunchKernel", 0, 5, 3)])
 
-    assert launches.launch_of_ops(migrated).is_empty()
+    assert rows_of(migrated, "call_id") == []

@@ -4,6 +4,8 @@ import re
 
 import polars as pl
 
+from gaptrace.trace import API
+
 #: `cudaGraphLaunch_v10000_ptsz` and `cuLaunchKernel_ptsz` name the same call as without suffix.
 _SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
 
@@ -22,7 +24,9 @@ _BUILD_PHASES = (
 _GRAPH_LAUNCH = re.compile(r"^cu(da)?GraphLaunch$")
 _WAIT = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize$")
 _BLOCKING_COPY = re.compile(r"^cu(da)?Memcpy(?!\w*Async)|^cudaMemcpy\w*Symbol$")
-_LAUNCH = re.compile(r"^cu(da)?(Launch(?!Host)|Memcpy\w*Async|MemcpyBatchAsync|Memset|MemPrefetch)")
+_COPY = re.compile(r"^cu(da)?(Memcpy\w*Async|Memset)")
+_LAUNCH = re.compile(r"^cu(da)?Launch(?!Host)")
+_CAPTURE_STEPS = ((1, re.compile("StreamBeginCapture")), (-1, re.compile("StreamEndCapture")))
 
 
 def strip_version(name: str) -> str:
@@ -33,9 +37,8 @@ def strip_version(name: str) -> str:
 def classify(name: str) -> tuple[str, str | None]:
     """Return (kind, phase) of an API call named without suffix.
 
-    Kinds: `graph_launch`, `launch` (submits one op), `blocking_copy` (submits one op and waits for
-    it), `wait`, `graph_build` (with its phase), `other`. Blocking copies are those whose name lacks
-    Async; that an Async copy of pageable memory may also block is not visible in its name.
+    Kinds: see `trace.CALL_KINDS`. Blocking copies are those whose name lacks Async; that an Async
+    copy of pageable memory may also block is not visible in its name.
     """
     if _GRAPH_LAUNCH.search(name):
         return "graph_launch", None
@@ -46,25 +49,36 @@ def classify(name: str) -> tuple[str, str | None]:
         return "wait", None
     if _BLOCKING_COPY.search(name):
         return "blocking_copy", None
-    if _LAUNCH.search(name):
-        return "launch", None
-    return "other", None
+    if _COPY.search(name):
+        return "copy", None
+    return ("launch" if _LAUNCH.search(name) else "other"), None
 
 
-def meaning_of(names: pl.Series) -> pl.DataFrame:
-    """Return one row per distinct raw API name: raw_name, name, kind, phase."""
-    raw = names.unique().drop_nulls().to_list()
-    stripped = [strip_version(name) for name in raw]
-    meanings = [classify(name) for name in stripped]
+def meaning_of(strings: pl.DataFrame) -> pl.DataFrame:
+    """Say what each name would mean as an API call.
+
+    Args:
+        strings: name_id, value.
+
+    Returns:
+        name_id; name: without suffix; kind, phase: of `classify`; capture_step: +1 if the call
+        begins a stream capture, -1 if it ends one, else 0.
+    """
+    names = [strip_version(value) for value in strings["value"]]
+    meanings = [classify(name) for name in names]
     return pl.DataFrame(
         {
-            "raw_name": raw,
-            "name": stripped,
-            "kind": [kind for kind, _ in meanings],
-            "phase": [phase for _, phase in meanings],
-        },
-        schema={"raw_name": pl.String, "name": pl.String, "kind": pl.String, "phase": pl.String},
+            "name_id": strings["name_id"],
+            "name": pl.Series(names, dtype=API["name"]),
+            "kind": pl.Series([kind for kind, _ in meanings], dtype=API["kind"]),
+            "phase": pl.Series([phase for _, phase in meanings], dtype=API["phase"]),
+            "capture_step": pl.Series([_capture_step(name) for name in names], dtype=pl.Int64),
+        }
     )
+
+
+def _capture_step(name: str) -> int:
+    return next((step for step, pattern in _CAPTURE_STEPS if pattern.search(name)), 0)
 
 
 #: CUpti_ActivityMemcpyKind, the same in every schema that lists it.

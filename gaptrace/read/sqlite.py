@@ -122,6 +122,20 @@ class ExportFile:
         )
 
 
+def has_sound_times() -> pl.Expr:
+    """Say whether a row's start_ns and end_ns are in order and in a range that can be computed."""
+    # Beyond 2**62 ns (146 years) a time is garbage, and lengths could overflow.
+    in_range = pl.all_horizontal(
+        pl.col(column).is_between(-(2**62), 2**62) for column in ("start_ns", "end_ns")
+    )
+    return in_range & (pl.col("end_ns") >= pl.col("start_ns"))
+
+
+def none_if_zero(column: str) -> pl.Expr:
+    """Return a column in which the recorder's 0 for "none" is null."""
+    return pl.when(pl.col(column) != 0).then(pl.col(column))
+
+
 def _check_is_whole_sqlite(path: Path) -> None:
     if path.is_dir():
         raise TraceFormatError(f"{path}: is a folder; name the .sqlite or .nsys-rep file inside it")

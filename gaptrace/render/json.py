@@ -108,7 +108,7 @@ def _causes(causes: pl.DataFrame, **key: str | int | None) -> dict[str, int]:
         pl.all_horizontal(pl.col(column).eq_missing(value) for column, value in key.items())
     )
     found = dict(mine.group_by("cause").agg(pl.col("idle_ns").sum()).rows())
-    return {cause: found.get(cause, 0) for cause in CAUSES}
+    return {cause: found.get(cause, 0) for cause in CAUSES.categories}
 
 
 def _details(causes: pl.DataFrame, device_id: int) -> list[dict[str, Any]]:

@@ -1,0 +1,47 @@
+"""Links inside a trace that every reader makes alike: ops to their launch, calls to captures."""
+
+import polars as pl
+
+
+def link_calls(ops: pl.DataFrame, api: pl.DataFrame) -> pl.DataFrame:
+    """Give every op the call_id of the call that launched it.
+
+    The key is (process_id, correlation_id): a correlation id is unique only within its process.
+    Where several calls share one, the one that began first launched. Unified-memory migrations are
+    launched by no call.
+
+    Args:
+        ops: columns of `trace.OPS` but for call_id.
+        api: `trace.API`.
+
+    Returns:
+        ops with call_id, null where no launch was recorded; rows in the same order.
+    """
+    key = ["process_id", "correlation_id"]
+    calls = (
+        api.filter(pl.col("correlation_id").is_not_null() & pl.col("thread_id").is_not_null())
+        .select(*key, "call_id")
+        .unique(key, keep="first", maintain_order=True)
+    )
+    migration = pl.col("is_unified_memory").fill_null(False)
+    return ops.join(calls, on=key, how="left", maintain_order="left").with_columns(
+        call_id=pl.when(~migration).then("call_id")
+    )
+
+
+def mark_captures(api: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
+    """Give every call made while its thread captured a stream the call_id that began the capture.
+
+    Args:
+        api: sorted by start, with thread_id and call_id.
+        step: +1 for calls that begin a capture, -1 for those that end one, else 0.
+
+    Returns:
+        api with capture_id: from the begin to the end call, both included; null outside.
+    """
+    if not api.select((step == 1).any()).item():
+        return api.with_columns(capture_id=pl.lit(None, pl.Int64))
+    begun, ended = ((step == sign).cast(pl.Int64).cum_sum().over("thread_id") for sign in (1, -1))
+    latest = pl.when(step == 1).then("call_id").forward_fill().over("thread_id")
+    inside = (begun > ended) | ((step == -1) & (begun == ended))
+    return api.with_columns(capture_id=pl.when(inside).then(latest))
