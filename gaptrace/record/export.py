@@ -11,7 +11,8 @@ import re
 import sqlite3
 import subprocess
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import chain, count
 from pathlib import Path
 
 from gaptrace.errors import RecorderError, TraceFormatError
@@ -44,16 +45,14 @@ def export(report: Path, *, nsys: Nsys | None = None, progress: Progress | None 
         try:
             nsys = find_nsys()
         except RecorderError:
-            for path in _places(report, checksum):
-                if path.exists() and _is_from(path, report, checksum, (0,)):
-                    return path
+            path = _place(report, checksum, (0,))
+            if path.exists():
+                return path
             raise
-    for path in _places(report, checksum):
-        if not path.exists():
-            return _make(report, path, checksum, nsys, progress)
-        if _is_from(path, report, checksum, nsys.number):
-            return path
-    raise AssertionError("the places never end")
+    path = _place(report, checksum, nsys.number)
+    if not path.exists():
+        _make(report, path, checksum, nsys, progress)
+    return path
 
 
 def export_command(report: Path, target: Path, nsys: Nsys) -> list[str]:
@@ -72,17 +71,17 @@ def _checksum(report: Path) -> int:
     return checksum or 1  # 0 is what a file that nobody stamped holds
 
 
-def _places(report: Path, checksum: int) -> Iterator[Path]:
+def _place(report: Path, checksum: int, number: tuple[int, ...]) -> Path:
+    """Return an export that serves, or else the first name that is free."""
     folder, stem = report.parent, report.stem
     if not os.access(folder, os.W_OK):
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder, stem = Path(cache) / "gaptrace", f"{stem}.{checksum:08x}"
-    yield folder / f"{stem}.sqlite"
-    yield folder / f"{stem}.gaptrace.sqlite"
-    number = 2
-    while True:
-        yield folder / f"{stem}.gaptrace-{number}.sqlite"
-        number += 1
+    endings = chain(["", ".gaptrace"], (f".gaptrace-{n}" for n in count(2)))
+    paths = (folder / f"{stem}{ending}.sqlite" for ending in endings)
+    return next(
+        path for path in paths if not path.exists() or _is_from(path, report, checksum, number)
+    )
 
 
 def _is_from(path: Path, report: Path, checksum: int, number: tuple[int, ...]) -> bool:
@@ -91,10 +90,8 @@ def _is_from(path: Path, report: Path, checksum: int, number: tuple[int, ...]) -
     # Offsets of the SQLite file format: user_version at 60, application_id at 68, big-endian.
     with path.open("rb") as file:
         header = file.read(100)
-    version, application = header[60:64], header[68:72]
-    return int.from_bytes(application, "big") == checksum and int.from_bytes(
-        version, "big"
-    ) >= _as_integer(number)
+    version, application = (int.from_bytes(header[at : at + 4], "big") for at in (60, 68))
+    return application == checksum and version >= _as_integer(number)
 
 
 def _as_integer(number: tuple[int, ...]) -> int:
@@ -103,7 +100,7 @@ def _as_integer(number: tuple[int, ...]) -> int:
     return (year * 100 + release) * 10000 + patch
 
 
-def _make(report: Path, target: Path, checksum: int, nsys: Nsys, progress: Progress | None) -> Path:
+def _make(report: Path, target: Path, checksum: int, nsys: Nsys, progress: Progress | None) -> None:
     # Written under another name, so that an interrupted export leaves no half file.
     draft = target.with_name(f".{target.stem}.{os.getpid()}.sqlite")
     try:
@@ -112,10 +109,9 @@ def _make(report: Path, target: Path, checksum: int, nsys: Nsys, progress: Progr
         _stamp(draft, checksum, nsys)
         draft.rename(target)
     except OSError as error:
-        raise RecorderError(f"cannot write the export {target}: {error.strerror}") from error
+        raise RecorderError(f"cannot write the export {target}: {error}") from error
     finally:
         draft.unlink(missing_ok=True)
-    return target
 
 
 def _run(command: list[str], report: Path, nsys: Nsys, progress: Progress | None) -> None:

@@ -223,7 +223,8 @@ def _why_no_import(stem: Path, nsys: Nsys) -> str:
         if packages
         else f"install the packages that bring them, or put them into {importer.parent}"
     )
-    return f"{head}: {', '.join(missing)} missing; {remedy}"
+    names = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+    return f"{head}: {names} missing; {remedy}"
 
 
 def _last_line(said: str) -> str:
