@@ -73,19 +73,22 @@ class ExportFile:
             TraceFormatError: a value has another type than the schema says, or pages are damaged.
         """
         schema = pl.Schema({output: dtype for output, (_, dtype) in columns.items()})
-        present = self.tables.get(table)
-        if present is None:
+        present = {
+            output: (column, dtype)
+            for output, (column, dtype) in columns.items()
+            if column in self.tables.get(table, ())
+        }
+        if not present:
             return schema.to_frame()
         # The driver takes a column's type from its first batch of rows, where all may be null. So
         # a row of the right types goes first, and is dropped again.
-        seeds = ", ".join(f"{_seed(dtype)} AS {_quote(output)}" for output, dtype in schema.items())
-        selected = ", ".join(
-            _select(column, dtype) if column in present else "NULL"
-            for column, dtype in columns.values()
+        seeds = ", ".join(
+            f"{_seed(dtype)} AS {_quote(output)}" for output, (_, dtype) in present.items()
         )
+        selected = ", ".join(_select(column, dtype) for column, dtype in present.values())
         sql = f"SELECT {seeds} UNION ALL SELECT {selected} FROM {_quote(table)}"
         frame = self._arrow(sql, table).slice(1)
-        for output, (column, dtype) in columns.items():
+        for output, (column, dtype) in present.items():
             # SQLite stores anything anywhere, and a text or a fraction turned into an integer would
             # be a wrong time or id.
             if dtype == pl.Int64 and frame.schema[output] != pl.Int64:
@@ -93,9 +96,13 @@ class ExportFile:
                     f"{self.path}: column {column} of table {table} does not hold integers; "
                     "export the report again with nsys export --type sqlite"
                 )
-        return frame.with_columns(
-            _decoded(frame[output]) for output, dtype in schema.items() if dtype == pl.String
-        )
+        texts = [_decoded(frame[output]) for output in present if schema[output] == pl.String]
+        absent = [
+            pl.lit(None, dtype).alias(output)
+            for output, dtype in schema.items()
+            if output not in present
+        ]
+        return frame.with_columns(*texts, *absent).select(schema.names())
 
     def _arrow(self, sql: str, table: str) -> pl.DataFrame:
         assert self._columns is not None
