@@ -578,3 +578,9 @@ def test_the_real_exporter_refuses_what_is_no_report(tmp_path):
 def test_notes_file_is_json(fake, tmp_path):
     recording = record_program(tmp_path, "pass", fake)
     assert json.loads((tmp_path / "graph.script.json").read_text()) == recording.notes
+
+
+@pytest.mark.nsys
+def test_a_program_without_ranges_is_not_called_silent(tmp_path):
+    state = record_program(tmp_path, "pass", real_nsys()).notes["nvtx"]["state"]
+    assert state in ("recorded", "unused")

@@ -22,7 +22,9 @@ def watch_imports(notes: RunNotes) -> None:
     """Arrange that graphs are named when the program imports CuPy or PyTorch.
 
     `notes.nvtx` gets the version of `nvtx` and its state, measured under the recorder that runs:
-    `recorded`; `recorded without extension` (see `_open_without_extension`); `silent`; `absent`.
+    `recorded`, `silent` or `absent`. Where the recorder's extension is too old for this nvtx (see
+    `_open_without_extension`), the state is `unused` until the program imports nvtx, and then
+    `recorded without extension` or `silent`.
     """
     try:
         notes.nvtx["version"] = version("nvtx")
@@ -42,6 +44,7 @@ def watch_imports(notes: RunNotes) -> None:
     )
     notes.nvtx["state"] = "recorded" if probe.returncode == 0 else "silent"
     if probe.returncode != 0 and _INJECTION in os.environ:
+        notes.nvtx["state"] = "unused"
 
         def open_nvtx(nvtx: ModuleType) -> None:
             _open_without_extension(nvtx)
