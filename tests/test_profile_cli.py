@@ -425,19 +425,23 @@ def test_any_command_under_the_real_nsys(real, capfd):
 
 
 @pytest.mark.nsys
-def test_ctrl_c_under_the_real_nsys(real):
+@pytest.mark.parametrize(("on_interrupt", "status"), [("raise", 130), ("sys.exit(5)", 5)])
+def test_ctrl_c_under_the_real_nsys(real, on_interrupt, status):
     script = write(
         "work.py",
-        "import time, gaptrace\n"
-        "with gaptrace.range('before'): pass\nprint('ready', flush=True)\ntime.sleep(60)\n",
+        "import sys, time, gaptrace\nwith gaptrace.range('before'): pass\n"
+        "print('ready', flush=True)\ntry:\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(2)\n    print('cleaned up')\n"
+        f"    {on_interrupt}\n",
     )
     command = [sys.executable, "-m", "gaptrace", "profile", "-o", "out", script]
-    out, err, status = interrupt(command)
-    assert status == 130
-    assert out == ""
+    out, err, found = interrupt(command)
+    assert found == status
+    assert out == "cleaned up\n"
     assert "left no CUDA work" in err
-    assert Path("out", "graph.nsys-rep").exists()
-    assert Path("out", "graph.sqlite").exists()
+    with closing(sqlite3.connect("out/graph.sqlite")) as connection:
+        query = "SELECT count(*) FROM NVTX_EVENTS WHERE eventType = 59"
+        assert connection.execute(query).fetchone() == (1,)
 
 
 @pytest.mark.nsys

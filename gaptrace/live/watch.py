@@ -72,11 +72,12 @@ def _open_without_extension(nvtx: ModuleType) -> None:
     """Let `nvtx` record under a recorder whose NVTX payload extension is too old for it.
 
     From 0.2.12 on, nvtx asks the recorder, through the payload extension, whether a domain is
-    enabled, and records nothing after a no. Nsight Systems 2023.4.4 refuses to set up the extension
-    for these headers, which reads as a no, although it takes all ranges and plain payloads.
-    (Measured with nvtx 0.2.12 to 0.2.17.) The headers look the extension up once, in the library
-    that the environment names at that moment. So: attach the recorder for plain ranges, then have
-    the extension looked up in a library that has none, which reads as enabled from 0.2.13 on.
+    enabled, and records nothing after a no. Nsight Systems 2022.4.2 and 2023.4.4 refuse to set the
+    extension up for these headers, which reads as a no, although they take all ranges and plain
+    payloads. (Measured with nvtx 0.2.12 to 0.2.17.) The headers look the extension up once, in the
+    library that the environment names at that moment. So: attach the recorder for plain ranges,
+    then have the extension looked up in a library that has none, which reads as enabled from
+    0.2.13 on.
     """
     lib = import_module("nvtx._lib.lib")
     if not hasattr(lib, "initialize"):
