@@ -198,6 +198,19 @@ def test_a_program_that_fails_before_it_uses_cuda_keeps_its_status(no_cuda, capf
     assert "gaptrace: error: work.py left no CUDA work to analyse" in err
 
 
+def test_a_program_that_fails_so_early_leaves_no_json(no_cuda, capfd):
+    assert main(["profile", "--json", write("work.py", "import sys; sys.exit(7)")]) == 7
+    assert capfd.readouterr().out == ""
+
+
+def test_an_export_that_fails_does_not_hide_the_status(fake, capfd, monkeypatch):
+    monkeypatch.setenv("FAKE_NSYS", "export")
+    assert main(["profile", "-o", "out", write("work.py", "import sys; sys.exit(7)")]) == 7
+    assert "gaptrace: error: " in capfd.readouterr().err
+    assert main(["profile", "-o", "other", write("work.py", "pass")]) == 1
+    assert "No space left on device" in capfd.readouterr().err
+
+
 def test_a_program_that_never_used_cuda(no_cuda, capfd):
     assert main(["profile", write("work.py", "print('ran')")]) == 1
     out, err = capfd.readouterr()
@@ -213,7 +226,7 @@ def test_a_program_that_never_used_cuda(no_cuda, capfd):
 def test_ctrl_c_keeps_what_was_recorded(fake):
     script = write(
         "work.py",
-        "import time\nprint('ready', flush=True)\ntry:\n    time.sleep(60)\n"
+        "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\n"
         "except KeyboardInterrupt:\n    print('cleaning up', flush=True)\n    raise\n",
     )
     out, err, status = interrupt([sys.executable, "-m", "gaptrace", "profile", script])
@@ -241,7 +254,7 @@ def interrupt(command: list[str]) -> tuple[str, str, int]:
 def test_a_program_that_takes_ctrl_c_well_keeps_its_status(fake):
     script = write(
         "work.py",
-        "import time, sys\nprint('ready', flush=True)\ntry:\n    time.sleep(60)\n"
+        "import time, sys\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\n"
         "except KeyboardInterrupt:\n    sys.exit(5)\n",
     )
     _, _, status = interrupt([sys.executable, "-m", "gaptrace", "profile", script])
@@ -429,9 +442,10 @@ def test_any_command_under_the_real_nsys(real, capfd):
 def test_ctrl_c_under_the_real_nsys(real, on_interrupt, status):
     script = write(
         "work.py",
-        "import sys, time, gaptrace\nwith gaptrace.range('before'): pass\n"
-        "print('ready', flush=True)\ntry:\n    time.sleep(60)\n"
-        "except KeyboardInterrupt:\n    time.sleep(2)\n    print('cleaned up')\n"
+        "import signal, sys, time, gaptrace\nwith gaptrace.range('before'): pass\n"
+        "try:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "    time.sleep(2)\n    print('cleaned up')\n"
         f"    {on_interrupt}\n",
     )
     command = [sys.executable, "-m", "gaptrace", "profile", "-o", "out", script]

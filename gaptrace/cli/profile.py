@@ -95,9 +95,10 @@ def command(
     for each in wanted:
         place = folder / each if granularity == "both" else folder
         place.mkdir(exist_ok=True)
-        recording, exported = _record(folder, place, each, nsys, target, form, as_json=as_json)
+        recording = _record(folder, place, each, nsys, target, form, as_json=as_json)
         status = recording.status
         try:
+            exported = _export(recording, folder, nsys)
             objects[each] = _analyze(exported, place, driver, target[0], as_text=not as_json)
         except GaptraceError as error:
             if status == 0:
@@ -106,7 +107,7 @@ def command(
         if status != 0:
             _say(f"{target[0]} ended with status {status}")
             break
-    if as_json:
+    if as_json and objects:
         click.echo(json.dumps(objects if granularity == "both" else objects[granularity], indent=1))
     _say(f"everything is in {_short(folder)}")
     return status
@@ -138,10 +139,8 @@ def _record(
     form: Form,
     *,
     as_json: bool,
-) -> tuple["Recording", Path]:
-    """Record and export; every command is written down before it runs."""
-    from gaptrace.cli.progress import percentage_bar
-    from gaptrace.record.export import export, export_command
+) -> "Recording":
+    """Record; the command is written down before it runs."""
     from gaptrace.record.recording import launcher, nsys_command, record
     from gaptrace.record.run_folder import add_command
 
@@ -156,9 +155,18 @@ def _record(
             "work together: no NVTX range of Python code is in this recording; "
             "run gaptrace doctor"
         )
-    add_command(folder, export_command(recording.report, stem.with_suffix(".sqlite"), nsys))
+    return recording
+
+
+def _export(recording: "Recording", folder: Path, nsys: "Nsys") -> Path:
+    from gaptrace.cli.progress import percentage_bar
+    from gaptrace.record.export import export, export_command
+    from gaptrace.record.run_folder import add_command
+
+    report = recording.report
+    add_command(folder, export_command(report, report.with_suffix(".sqlite"), nsys))
     with percentage_bar("exporting") as progress:
-        return recording, export(recording.report, nsys=nsys, progress=progress)
+        return export(report, nsys=nsys, progress=progress)
 
 
 def _analyze(
