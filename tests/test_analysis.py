@@ -71,6 +71,8 @@ def test_a_time_window_with_an_open_end_ends_with_the_last_op():
 def test_a_window_never_reaches_beyond_what_was_recorded():
     # After 60 ns there is no row: idle or busy, nobody knows.
     assert devices_of(analyze(TWO_STEPS, from_ns=50, to_ns=900), "span_ns") == [(0, 10), (1, 10)]
+    # The first row, a call, begins 8 ns before the session.
+    assert devices_of(analyze(TWO_STEPS, from_ns=-50, to_ns=2), "first_ns") == [(0, -8), (1, -8)]
 
 
 def test_a_window_beside_all_device_work_is_an_error_not_an_idle_gpu():

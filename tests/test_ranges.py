@@ -154,6 +154,17 @@ def test_a_start_end_range_counts_launches_of_all_threads_of_its_process():
     assert summary["launches"].to_list() == [2]
 
 
+def test_a_call_belongs_to_the_range_in_which_it_begins():
+    crossing = trace(
+        [op(10, 20, 1), op(30, 40, 2)],
+        [call("cudaLaunchKernel", 0, 8, 1), call("cudaLaunchKernel", 22, 28, 2)],
+        nvtx=[nvtx("first", 5, 25), nvtx("second", 25, 40)],
+    )
+    summary, _ = summed(crossing)
+
+    assert summary.select("path", "launches").rows() == [("first", 1), ("second", 0)]
+
+
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=12))
 def test_the_tree_agrees_with_a_stack(lengths):
     """Properly nested ranges, made by cutting each one into the room its parent leaves."""
