@@ -362,6 +362,16 @@ def test_output_goes_where_the_descriptors_say(tmp_path):
     assert (found.stdout, found.stderr) == (b"", b"")
 
 
+def test_closed_descriptors_leave_the_output_where_it_is(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("print('out')")
+    notes = tmp_path / "notes.json"
+    environment = {"GAPTRACE_STDIO": "63,64", "GAPTRACE_NOTES": str(notes)}
+    found = run_python("-m", "gaptrace.live.run", str(program), **environment)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "out\n", "")
+    assert json.loads(notes.read_text())["output_in_log"] is True
+
+
 @pytest.mark.parametrize(
     ("program", "status"),
     [
@@ -401,6 +411,7 @@ def test_notes_say_what_ran(tmp_path):
     assert notes["python"] == sys.version.split()[0]
     assert notes["nvtx"]["state"] == "recorded"
     assert notes["graphs"] == {}
+    assert notes["output_in_log"] is False
     assert notes["pid"] == int(pid.read_text())
 
 

@@ -326,6 +326,15 @@ def test_a_recorder_that_fails(fake, capfd, monkeypatch, fault, message):
     assert message in err.splitlines()[-1]
 
 
+def test_output_that_nsys_keeps_is_pointed_out(fake, capfd, monkeypatch):
+    monkeypatch.setenv("FAKE_NSYS", "closes")
+    assert main(["profile", "-o", "out", write("work.py", "print('ran')")]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("gaptrace ")
+    assert "gaptrace: warning: nsys 2023.4.4.54 kept the program's output; it is in" in err
+    assert "ran\n" in Path("out", "graph.nsys.log").read_text()
+
+
 def test_ranges_that_are_not_recorded_are_missed(fake, capfd, monkeypatch):
     monkeypatch.setenv("NVTX_STAND_IN", "dummy")
     assert main(["profile", write("work.py", "pass")]) == 0

@@ -149,6 +149,8 @@ def _record(
     add_command(folder, command)
     sys.stdout.flush()
     recording = record(command, stem, nsys=nsys, output=(2, 2) if as_json else (1, 2))
+    if recording.notes.get("output_in_log"):
+        _say(f"warning: nsys {nsys.version} kept the program's output; it is in {recording.log}")
     if recording.notes.get("nvtx", {}).get("state") == "silent":
         _say(
             f"warning: nvtx {recording.notes['nvtx']['version']} and nsys {nsys.version} do not "

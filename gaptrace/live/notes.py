@@ -11,8 +11,9 @@ class RunNotes:
     """Notes of one run, written when it starts and again when it ends.
 
     The file holds one JSON object: `pid`; `arguments`; `python`; `nvtx` {`version`, `state`};
-    `graphs` {library: what was done about its graphs}; `status`, the exit status, null until
-    the end and for a process that does not come to its end.
+    `graphs` {library: what was done about its graphs}; `output_in_log`, whether the program's
+    output went to the log of the recorder; `status`, the exit status, null until the end and for a
+    process that does not come to its end.
     """
 
     def __init__(self, path: str | None, arguments: list[str]) -> None:
@@ -20,6 +21,7 @@ class RunNotes:
         self._pid = os.getpid()
         self.nvtx: dict[str, str | None] = {"version": None, "state": None}
         self.graphs: dict[str, str] = {}
+        self.output_in_log = False
         self.status: int | None = None
         self._arguments = arguments
 
@@ -46,6 +48,7 @@ class RunNotes:
             "python": sys.version.split()[0],
             "nvtx": self.nvtx,
             "graphs": self.graphs,
+            "output_in_log": self.output_in_log,
             "status": self.status,
         }
         # The program may have moved or filled the disk; that is no reason to fail it.

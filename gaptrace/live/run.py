@@ -32,8 +32,8 @@ from gaptrace.live.watch import watch_imports  # noqa: E402
 def main() -> None:
     """Run what the command line names."""
     arguments = sys.argv[1:]
-    _restore_output(os.environ.pop("GAPTRACE_STDIO", None))
     notes = RunNotes(os.environ.pop("GAPTRACE_NOTES", None), arguments)
+    notes.output_in_log = not _restore_output(os.environ.pop("GAPTRACE_STDIO", None))
     if arguments[:1] == ["--"]:
         notes.write()
         _replace_process(arguments[1:])
@@ -127,15 +127,19 @@ def _put_first(directory: str | None) -> None:
             del sys.modules[name]
 
 
-def _restore_output(descriptors: str | None) -> None:
-    """Give the program the output that the recorder was started with."""
+def _restore_output(descriptors: str | None) -> bool:
+    """Give the program the output that gaptrace was started with; say whether that went well."""
     if descriptors is None:
-        return
-    for standard, given in enumerate(map(int, descriptors.split(",")), start=1):
-        os.dup2(given, standard)
-        os.close(given)
+        return True
+    try:
+        for standard, given in enumerate(map(int, descriptors.split(",")), start=1):
+            os.dup2(given, standard)
+            os.close(given)
+    except OSError:
+        return False  # a recorder that closes what it does not know
     if sys.stdout.isatty() and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
+    return True
 
 
 def _hide_own_frames() -> None:

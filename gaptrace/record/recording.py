@@ -4,6 +4,7 @@ The program keeps the terminal: nsys writes its own chatter to a log, and the de
 gaptrace was started with are handed through nsys to `gaptrace.live.run`, which puts them back.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -23,6 +24,10 @@ from gaptrace.errors import RecorderError
 from gaptrace.record.nsys import Nsys, find_importer, missing_libraries, packages_of
 
 Granularity = Literal["graph", "node"]
+
+#: The lowest number for the descriptors handed through nsys. High, so that files which nsys opens in
+#: the program before it starts cannot take the numbers, should a version of nsys close them.
+_FIRST_DESCRIPTOR = 200
 
 #: How long a program may take to end after Ctrl-C before its recording is read without waiting.
 _GRACE_S = 10.0
@@ -113,7 +118,7 @@ def record(
 def _run(
     command: Sequence[str], log: Path, notes_path: Path, output: tuple[int, int]
 ) -> tuple[int, bool]:
-    given = [os.dup(descriptor) for descriptor in output]
+    given = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _FIRST_DESCRIPTOR) for descriptor in output]
     environment = os.environ | {
         "GAPTRACE_STDIO": ",".join(map(str, given)),
         "GAPTRACE_NOTES": str(notes_path),
