@@ -81,7 +81,7 @@ def test_the_newest_in_path_wins_too(tmp_path):
 
 def test_a_wrapper_without_its_nsys_is_passed_over(tmp_path):
     wrapper = write_nsys(tmp_path / "usr/local/cuda-13.0/bin/nsys", "2025.3.1")
-    wrapper.write_text("#!/bin/sh\necho 'no nsys found, version 2025.3.1' >&2\nexit 1\n")
+    wrapper.write_text("#!/bin/sh\necho 'no nsys of version 2025.3.1'\nexit 1\n")
     older = write_nsys(tmp_path / "bin" / "nsys", "2023.1.1")
     assert find_nsys({"PATH": str(tmp_path / "bin")}, root=tmp_path).path == older
 

@@ -25,8 +25,8 @@ from gaptrace.record.nsys import Nsys, find_importer, missing_libraries, package
 
 Granularity = Literal["graph", "node"]
 
-#: The lowest number for the descriptors handed through nsys. High, so that files which nsys opens in
-#: the program before it starts cannot take the numbers, should a version of nsys close them.
+#: The lowest number for the descriptors handed through nsys. High, so that files which nsys opens
+#: in the program before it starts cannot take the numbers, should a version of nsys close them.
 _FIRST_DESCRIPTOR = 200
 
 #: How long a program may take to end after Ctrl-C before its recording is read without waiting.
