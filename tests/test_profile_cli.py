@@ -468,6 +468,23 @@ def test_ctrl_c_under_the_real_nsys(real, on_interrupt, status):
 
 
 @pytest.mark.nsys
+def test_a_termination_reaches_the_program_and_keeps_what_was_recorded(real):
+    script = write("work.py", "import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gaptrace", "profile", "-o", "out", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "gaptrace: work.py ended with status 143" in err
+    assert Path("out", "graph.sqlite").exists()
+
+
+@pytest.mark.nsys
 def test_the_program_keeps_the_terminal_under_the_real_nsys(real):
     command = [sys.executable, "-m", "gaptrace", "profile", write("work.py", TERMINAL)]
     shown, status = on_terminal(command, typed="hello\n")
