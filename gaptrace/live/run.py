@@ -16,6 +16,7 @@ gone before the program starts:
 
 import io
 import os
+import signal
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
@@ -31,6 +32,8 @@ from gaptrace.live.watch import watch_imports  # noqa: E402
 
 def main() -> None:
     """Run what the command line names."""
+    # The recorder runs with interrupts blocked (`gaptrace.record.recording`); the program must not.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     arguments = sys.argv[1:]
     notes = RunNotes(os.environ.pop("GAPTRACE_NOTES", None), arguments)
     notes.output_in_log = not _restore_output(os.environ.pop("GAPTRACE_STDIO", None))

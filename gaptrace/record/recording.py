@@ -4,6 +4,7 @@ The program keeps the terminal: nsys writes its own chatter to a log, and the de
 gaptrace was started with are handed through nsys to `gaptrace.live.run`, which puts them back.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -12,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,9 +28,6 @@ Granularity = Literal["graph", "node"]
 #: The lowest number for the descriptors handed through nsys. High, so that files which nsys opens
 #: in the program before it starts cannot take the numbers, should a version of nsys close them.
 _FIRST_DESCRIPTOR = 200
-
-#: How long a program may take to end after Ctrl-C before its recording is read without waiting.
-_GRACE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -86,8 +83,9 @@ def record(
 ) -> Recording:
     """Run a command from `nsys_command` and wait for its report.
 
-    Ctrl-C reaches the program and nsys; what was recorded until then is kept. A SIGTERM is passed
-    on to nsys, which ends the program and keeps the recording, too.
+    Ctrl-C reaches the program but not nsys, which would stop at once and lose the device work that
+    is still in its buffers (seen with 2025.3: all of a short run); so it ends as the program does,
+    and what was recorded is kept. A SIGTERM is passed on to nsys, which ends the program.
 
     Args:
         command: what to run.
@@ -102,10 +100,6 @@ def record(
     notes_path = stem.with_name(f"{stem.name}.script.json")
     returncode, interrupted = _run(command, log, notes_path, output)
     notes = _read_notes(notes_path)
-    if interrupted:
-        # nsys does not wait for a program that cleans up after Ctrl-C.
-        _await_end(notes.get("pid"))
-        notes = _read_notes(notes_path)
     report = stem.with_name(f"{stem.name}.nsys-rep")
     if not report.is_file():
         raise RecorderError(_why_no_report(stem, log, nsys, returncode, interrupted=interrupted))
@@ -124,10 +118,16 @@ def _run(
         "GAPTRACE_NOTES": str(notes_path),
     }
     try:
-        with log.open("wb") as chatter, _interrupts_left_to_child() as signals:
-            process = subprocess.Popen(
-                command, stdout=chatter, stderr=chatter, pass_fds=given, env=environment
-            )
+        with log.open("wb") as chatter, _signals_passed_on(notes_path) as signals:
+            # nsys inherits a mask under which SIGINT never comes; `gaptrace.live.run` lifts it for
+            # the program.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                process = subprocess.Popen(
+                    command, stdout=chatter, stderr=chatter, pass_fds=given, env=environment
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             signals.terminate = process.terminate
             return process.wait(), signals.interrupted
     except OSError as error:
@@ -138,23 +138,35 @@ def _run(
 
 
 class _Signals:
-    """Notes the interrupts that came while a child runs, and passes termination on."""
+    """Passes on the signals that come while nsys runs, and notes interrupts."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes_path: Path) -> None:
         self.interrupted = False
         self.terminate: Callable[[], None] = lambda: None
+        self._notes_path = notes_path
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:
-        # The terminal has sent it to nsys and to the program as well.
         self.interrupted = True
+        pid = _read_notes(self._notes_path).get("pid")
+        if pid is None:
+            self.terminate()  # the program has not begun
+        else:
+            _interrupt(pid)
 
     def on_terminate(self, number: int, frame: FrameType | None) -> None:
         self.terminate()
 
 
+def _interrupt(pid: int) -> None:
+    """Interrupt a program, unless the terminal has: nsys gives it a session of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        if os.getpgid(pid) != os.getpgrp():
+            os.kill(pid, signal.SIGINT)
+
+
 @contextmanager
-def _interrupts_left_to_child() -> Iterator[_Signals]:
-    signals = _Signals()
+def _signals_passed_on(notes_path: Path) -> Iterator[_Signals]:
+    signals = _Signals(notes_path)
     if threading.current_thread() is not threading.main_thread():
         yield signals  # only the main thread may set handlers
         return
@@ -167,21 +179,6 @@ def _interrupts_left_to_child() -> Iterator[_Signals]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _await_end(pid: int | None) -> None:
-    deadline = time.monotonic() + _GRACE_S
-    while pid is not None and _is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    # The state follows the name, which stands in parentheses; Z is a process not yet collected.
-    return not stat.rpartition(")")[2].lstrip().startswith("Z")
 
 
 def _read_notes(path: Path) -> dict[str, Any]:
