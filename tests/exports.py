@@ -151,8 +151,8 @@ def domain_made(text: str, when: int, domain: int, **at: Any) -> Row:
     return _nvtx(75, text, when, None, at, domain)
 
 
-def diagnostic(text: str, severity: int = 2, when: int = 0) -> Row:
-    return {"timestamp": when, "severity": severity, "text": text}
+def diagnostic(text: str, severity: int = 2, when: int = 0, pid: int = 100) -> Row:
+    return {"timestamp": when, "severity": severity, "text": text, "globalPid": global_id(pid)}
 
 
 def gpu(id: int = 0, name: str = "NVIDIA H200", **columns: Any) -> Row:

@@ -285,11 +285,15 @@ def test_complaints_of_the_recorder_become_warnings(load):
             diagnostic(lost, severity=2),
             diagnostic(lost, severity=2),
             diagnostic("CUPTI error", severity=3),
+            diagnostic("The session was cut short.", pid=0),
+            # A compiler that the program started: of course it does not use CUDA.
+            diagnostic("No CUDA events collected. Does the process use CUDA?", pid=200),
         ]
     )
     assert [(warning.code, warning.message) for warning in trace.warnings] == [
         ("recorder_diagnostic", "Not all CUDA events might have been collected."),
         ("recorder_diagnostic", "CUPTI error"),
+        ("recorder_diagnostic", "The session was cut short."),
     ]
 
 

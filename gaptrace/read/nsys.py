@@ -40,6 +40,7 @@ def read_nsys(path: Path) -> Trace:
         ops, warnings = read_ops(export, strings, physical, api)
         if ops.is_empty():
             raise NotRecordedError(_nothing_recorded(export, api, warnings))
+        using_cuda = {*ops["process_id"].unique(), *api["process_id"].unique()}
         meta = read_meta(export, _granularity(capture_mode(export), ops))
         nvtx = read_nvtx(export, strings, meta.duration_ns)
         return Trace(
@@ -50,7 +51,7 @@ def read_nsys(path: Path) -> Trace:
             overhead=read_overhead(export, strings),
             graph_events=read_graph_events(export),
             devices=devices,
-            warnings=(*warnings, *partial_export(export), *diagnostics(export)),
+            warnings=(*warnings, *partial_export(export), *diagnostics(export, using_cuda)),
         )
 
 

@@ -36,12 +36,32 @@ def capture_mode(export: ExportFile) -> str | None:
     return None
 
 
-def diagnostics(export: ExportFile) -> list[TraceWarning]:
-    """Return the recorder's warnings and errors (severity 2 and 3), each text once."""
-    if "DIAGNOSTIC_EVENT" not in export.tables:
+def diagnostics(export: ExportFile, processes: set[int] | None = None) -> list[TraceWarning]:
+    """Return the recorder's warnings and errors (severity 2 and 3), each text once.
+
+    Args:
+        export: the file.
+        processes: leave out what is said of any other process: that a shell or a compiler "does not
+            use CUDA" is no news.
+    """
+    columns = export.tables.get("DIAGNOSTIC_EVENT", set())
+    if "text" not in columns or "severity" not in columns:
         return []
-    rows = export.rows("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT WHERE severity >= 2")
-    return [TraceWarning("recorder_diagnostic", " ".join(str(text).split())) for (text,) in rows]
+    process = "globalPid" if "globalPid" in columns else "NULL"
+    rows = export.rows(
+        f"SELECT text, {process} FROM DIAGNOSTIC_EVENT WHERE severity >= 2 ORDER BY rowid"
+    )
+    texts = [
+        " ".join(str(text).split())
+        for text, of in rows
+        if processes is None or not isinstance(of, int) or of in processes or _is_nobody(of)
+    ]
+    return [TraceWarning("recorder_diagnostic", text) for text in dict.fromkeys(texts)]
+
+
+def _is_nobody(global_pid: int) -> bool:
+    """Say whether a globalPid names no process: what is said then concerns the whole session."""
+    return global_pid >> 24 & 0xFFFFFF == 0
 
 
 def partial_export(export: ExportFile) -> list[TraceWarning]:
