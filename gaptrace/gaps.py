@@ -8,7 +8,7 @@ waited. The causes of all pieces sum to the idle time exactly.
 import polars as pl
 
 from gaptrace import intervals
-from gaptrace.launches import calls_by_id
+from gaptrace.launches import call_names, calls_by_id
 from gaptrace.trace import CALL_PHASES, NAMES, SUBMITTING, Trace
 
 CAUSES = pl.Enum(
@@ -122,10 +122,10 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     the thread that launched that last op.
 
     Returns:
-        gap_id, device_id, start_ns, end_ns; cause: one of `CAUSES`; detail: the API's name, the
-        phase of a graph build, `in capture` for host code between the calls of one, or for
-        device_queued what was waited behind (in_graph, between_graphs, cross_stream, between_ops);
-        thread_id: T, null when unrecorded.
+        gap_id, device_id, start_ns, end_ns; cause: one of `CAUSES`; detail: the API call (see
+        `launches.call_names`), the phase of a graph build, `in capture` for host code between the
+        calls of one, or for device_queued what was waited behind (in_graph, between_graphs,
+        cross_stream, between_ops); thread_id: T, null when unrecorded.
     """
     explained = _explanations(trace, gaps)
     launched, returned = (
@@ -273,7 +273,8 @@ def _calls(trace: Trace) -> pl.DataFrame:
     """API calls with the cause and detail that they stand for while no launch is under way."""
     is_build = (pl.col("kind") == "graph_build") | pl.col("capture_id").is_not_null()
     phase = pl.coalesce("phase", pl.lit("capture", CALL_PHASES))
-    return trace.api.filter(pl.col("thread_id").is_not_null()).select(
+    named = trace.api.with_columns(call_name=call_names(trace))
+    return named.filter(pl.col("thread_id").is_not_null()).select(
         "thread_id",
         "start_ns",
         "end_ns",
@@ -282,7 +283,7 @@ def _calls(trace: Trace) -> pl.DataFrame:
         .when(pl.col("kind").is_in(["wait", "blocking_copy"]))
         .then(_cause("host_sync"))
         .otherwise(_cause("api_other")),
-        detail=pl.when(is_build).then(phase.cast(NAMES)).otherwise("name"),
+        detail=pl.when(is_build).then(phase.cast(NAMES)).otherwise("call_name"),
     )
 
 

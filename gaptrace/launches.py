@@ -2,22 +2,81 @@
 
 import polars as pl
 
-from gaptrace.trace import Trace
+from gaptrace.trace import NAMES, SUBMITTING, Trace
+
+#: Copies up to this size carry a value, not data: a token, a loss, a flag that the host reads.
+TINY_COPY_BYTES = 64
 
 
 def calls_by_id(trace: Trace) -> pl.DataFrame:
     """Return the API calls under names that can stand beside an op's.
 
     Returns:
-        call_id, thread_id, call_kind, call_name, call_start_ns, call_end_ns.
+        call_id, thread_id, call_kind, call_name: see `call_names`, call_start_ns, call_end_ns.
     """
     return trace.api.select(
         "call_id",
         "thread_id",
         call_kind="kind",
-        call_name="name",
+        call_name=call_names(trace),
         call_start_ns="start_ns",
         call_end_ns="end_ns",
+    )
+
+
+def call_names(trace: Trace) -> pl.Series:
+    """Name every API call so that calls to be treated differently have different names.
+
+    Copies say their direction and the kind of host memory, and tiny ones their size, as in
+    `cudaMemcpy DtoH pageable, 4 bytes`; a wait for a tiny copy says so, too. Other calls keep the
+    API's name.
+
+    Returns:
+        names in the order of `trace.api`.
+    """
+    copies = _copies(trace)
+    if copies.is_empty():
+        return trace.api["name"]
+    is_tiny = (pl.col("bytes") <= TINY_COPY_BYTES) & pl.col("host_memory").is_not_null()
+    described = copies.with_columns(
+        what=pl.concat_str(
+            pl.col("direction"),
+            pl.lit(" ") + pl.col("host_memory"),
+            pl.when(is_tiny).then(pl.format(", {} bytes", "bytes")),
+            ignore_nulls=True,
+        )
+    )
+    named = trace.api.select(
+        "call_id", "thread_id", "kind", name=pl.col("name").cast(pl.String)
+    ).join(described, on="call_id", how="left", maintain_order="left")
+    submits = pl.col("kind").is_in(SUBMITTING)
+    # What the thread submitted last before it waits is what it waits for.
+    tiny = pl.when(is_tiny).then("what").otherwise(pl.lit(""))
+    awaited = pl.when(submits).then(tiny).forward_fill().over("thread_id")
+    return named.select(
+        pl.when(pl.col("kind").is_in(["copy", "blocking_copy"]) & pl.col("what").is_not_null())
+        .then(pl.col("name") + " " + pl.col("what"))
+        .when((pl.col("kind") == "wait") & (awaited != ""))
+        .then(pl.col("name") + " for copy " + awaited)
+        .otherwise("name")
+        .cast(NAMES)
+        .alias("name")
+    )["name"]
+
+
+def _copies(trace: Trace) -> pl.DataFrame:
+    """The copy of each call that made one: call_id, bytes, direction, host_memory."""
+    host = pl.col("source_memory").is_in(["pageable", "pinned"])
+    side = pl.when(host).then(pl.col("source_memory")).otherwise(pl.col("target_memory"))
+    return (
+        trace.ops.filter((pl.col("kind") == "memcpy") & pl.col("call_id").is_not_null())
+        .unique("call_id", keep="first", maintain_order=True)
+        .select(
+            "call_id",
+            "bytes",
+            direction=pl.col("name").cast(pl.String).str.strip_prefix("copy "),
+            host_memory=pl.when(side.is_in(["pageable", "pinned"])).then(side).cast(pl.String),
+        )
     )
 
 

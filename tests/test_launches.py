@@ -57,3 +57,56 @@ def test_unified_memory_migrations_belong_to_no_launch():
     migrated = trace([op(0, 10, 3, is_unified_memory=True)], [call("cudaLaunchKernel", 0, 5, 3)])
 
     assert rows_of(migrated, "call_id") == []
+
+
+def copy(start, end, launch, name, size, **memory):
+    return op(start, end, launch, kind="memcpy", name=f"copy {name}", bytes=size, **memory)
+
+
+def test_copies_are_named_by_direction_host_memory_and_tiny_ones_by_size():
+    copied = trace(
+        [
+            copy(10, 20, 1, "HtoD", 4, source_memory="pageable", target_memory="device"),
+            copy(30, 40, 2, "DtoH", 1 << 20, source_memory="device", target_memory="pinned"),
+            copy(50, 60, 3, "DtoD", 8, source_memory="device", target_memory="device"),
+        ],
+        [
+            call("cudaMemcpy", 0, 20, 1),
+            call("cudaMemcpyAsync", 22, 25, 2),
+            call("cudaMemcpyAsync", 42, 45, 3),
+        ],
+    )
+
+    assert launches.call_names(copied).to_list() == [
+        "cudaMemcpy HtoD pageable, 4 bytes",
+        "cudaMemcpyAsync DtoH pinned",
+        "cudaMemcpyAsync DtoD",
+    ]
+
+
+def test_a_wait_for_a_value_on_its_way_to_the_host_says_so():
+    read_back = trace(
+        [
+            op(5, 9, 1),
+            copy(10, 20, 2, "DtoH", 8, source_memory="device", target_memory="pinned"),
+            op(40, 50, 3),
+        ],
+        [
+            call("cudaLaunchKernel", 0, 1, 1),
+            call("cudaMemcpyAsync", 2, 4, 2),
+            call("cudaStreamSynchronize", 6, 21),
+            call("cudaLaunchKernel", 30, 31, 3),
+            call("cudaStreamSynchronize", 33, 51),
+        ],
+    )
+
+    assert [n for n in launches.call_names(read_back) if "Synchronize" in n] == [
+        "cudaStreamSynchronize for copy DtoH pinned, 8 bytes",
+        "cudaStreamSynchronize",
+    ]
+
+
+def test_a_graph_launch_keeps_its_name_though_the_graph_holds_copies():
+    nodes = trace([copy(10, 20, 1, "DtoD", 8, graph_exec_id=2)], [call("cudaGraphLaunch", 0, 5, 1)])
+
+    assert launches.call_names(nodes).to_list() == ["cudaGraphLaunch"]
