@@ -8,6 +8,7 @@ from gaptrace import gaps, graphs, intervals, launches, ranges
 from gaptrace.coverage import check_coverage
 from gaptrace.errors import WindowError
 from gaptrace.findings import Finding, find
+from gaptrace.largest_gaps import largest_gaps
 from gaptrace.quantiles import quantiles
 from gaptrace.recommend import Recommendation, recommend
 from gaptrace.trace import Trace, TraceWarning
@@ -26,6 +27,7 @@ class Analysis:
         gaps: `gaps.device_gaps` and `gaps.edge_gaps`, cut to the windows.
         idle: `gaps.idle_pieces`, cut to the windows.
         causes: device_id, cause, detail, idle_ns, piece_count; idle_ns sums to the device's.
+        largest_gaps: see `largest_gaps.largest_gaps`.
         ranges: see `ranges.range_summary`.
         range_causes: see `ranges.range_causes`.
         launches: see `launches.launches`; those whose ops start in a window.
@@ -45,6 +47,7 @@ class Analysis:
     gaps: pl.DataFrame
     idle: pl.DataFrame
     causes: pl.DataFrame
+    largest_gaps: pl.DataFrame
     ranges: pl.DataFrame
     range_causes: pl.DataFrame
     launches: pl.DataFrame
@@ -105,6 +108,7 @@ def analyze(
         gaps=shown_gaps,
         idle=idle,
         causes=causes,
+        largest_gaps=largest_gaps(trace, shown_gaps, idle, tree),
         ranges=ranges.range_summary(range_windows, pieces),
         range_causes=ranges.range_causes(range_windows, pieces),
         launches=inside,

@@ -21,7 +21,7 @@ ORDER = (
     {"launches"},
     {"gaps"},
     {"graphs", "ranges", "coverage"},
-    {"findings", "recommend"},
+    {"findings", "largest_gaps", "recommend"},
     {"analysis"},
     {"doctor", "render"},
     {"cli"},

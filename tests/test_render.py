@@ -42,6 +42,12 @@ Device 0 (GPU zero)
   device_queued   3.00 us      5.9%      2.1%   between_ops 2.00 us,
                                                 between_graphs 1.00 us
 
+Largest gaps
+        at       gap   mostly                  after   before   in range
+  ──────────────────────────────────────────────────────────────────────
+  0.010 ms   50.0 us   cudaMalloc 40.0%        scale   graph    step
+  0.100 ms   1.00 us   between_graphs 100.0%   graph   graph    step
+
 NVTX ranges
   range   count      span    busy      idle   idle because of
   ────────────────────────────────────────────────────────────────────────────

@@ -71,6 +71,9 @@ def analysis_object(analysis: Analysis) -> dict[str, Any]:
             {"device": row.pop("device_id"), "stream": row.pop("stream_id"), **_renamed(row)}
             for row in analysis.graphs.to_dicts()
         ],
+        "largest_gaps": [
+            {"device": row.pop("device_id"), **row} for row in analysis.largest_gaps.to_dicts()
+        ],
         "findings": [asdict(finding) for finding in analysis.findings],
         "recommendation": recommendation_object(analysis.recommendation),
     }

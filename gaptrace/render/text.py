@@ -15,8 +15,10 @@ from gaptrace import __version__
 from gaptrace.analysis import Analysis
 from gaptrace.recommend import Recommendation
 from gaptrace.render import words
-from gaptrace.render.units import count, duration, share
+from gaptrace.render.units import count, duration, instant, share
 
+#: Gaps shown one by one: enough to see whether they are alike.
+_MOST_GAPS = 5
 #: Rows of a table that people still read; the rest is in the JSON.
 _MOST_ROWS = 16
 _WIDE = 120
@@ -33,6 +35,7 @@ def report(analysis: Analysis, *, width: int, color: bool) -> str:
     parts = [
         _head(analysis),
         *(_device(analysis, device) for device in analysis.devices.to_dicts()),
+        _largest_gaps(analysis, width),
         _ranges(analysis, width),
         _graphs(analysis, width),
         _findings(analysis),
@@ -146,6 +149,29 @@ def _by_cause(causes: pl.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
     for row in causes.sort("idle_ns", descending=True).to_dicts():
         grouped.setdefault(row["cause"], []).append(row)
     return sorted(grouped.items(), key=lambda item: -sum(row["idle_ns"] for row in item[1]))
+
+
+def _largest_gaps(analysis: Analysis, width: int) -> RenderableType | None:
+    gaps = analysis.largest_gaps.head(_MOST_GAPS)
+    if gaps.is_empty():
+        return None
+    several = analysis.devices.height > 1
+    table = _table(*(["+device"] if several else []), "+at", "+gap")
+    table.add_column("mostly", min_width=16, overflow="fold")
+    for name in ("after", "before", "in range"):
+        # Demangled names run to hundreds of letters; their beginning tells kernels apart.
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=(width - 60) // 3 + 2)
+    for row in gaps.to_dicts():
+        table.add_row(
+            *([str(row["device_id"])] if several else []),
+            instant(row["start_ns"]),
+            duration(row["gap_ns"]),
+            f"{row['detail'] or row['cause']} {share(row['cause_ns'], row['gap_ns'])}",
+            row["previous_op"],
+            row["next_op"],
+            row["range"] or "-",
+        )
+    return Group(_title("Largest gaps"), Padding(table, (0, 0, 0, 2)))
 
 
 def _ranges(analysis: Analysis, width: int) -> RenderableType | None:

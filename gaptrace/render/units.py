@@ -14,6 +14,11 @@ def duration(ns: float | None) -> str:
     return f"{ns:.0f} ns"
 
 
+def instant(ns: int) -> str:
+    """Return a time since the session began, fine enough to find it again with --from and --to."""
+    return f"{ns / 1_000_000:.3f} ms"
+
+
 def share(part: float, whole: float) -> str:
     """Return a part as percent of the whole; a dash when there is no whole."""
     if whole <= 0:

@@ -1,0 +1,80 @@
+"""The largest gaps one by one: what ran before and after, who launched, where in the program."""
+
+import polars as pl
+
+from gaptrace.launches import calls_by_id
+from gaptrace.trace import Trace
+
+
+def largest_gaps(
+    trace: Trace, gaps: pl.DataFrame, pieces: pl.DataFrame, tree: pl.DataFrame, *, count: int = 10
+) -> pl.DataFrame:
+    """Return the longest gaps, longest first.
+
+    Args:
+        trace: the trace.
+        gaps: `gaps.device_gaps`, maybe cut to a window.
+        pieces: `gaps.idle_pieces` of them.
+        tree: `ranges.range_tree`.
+        count: how many.
+
+    Returns:
+        device_id, start_ns, end_ns, gap_ns; cause, detail, cause_ns: the cause and detail that hold
+        most of it, and how much; previous_op, next_op: names of the ops around it; call_name,
+        thread_id: the launch of the op that ends it, null when unrecorded; range: path of the
+        innermost NVTX range open on that thread as the launch began, null when there is none.
+    """
+    names = trace.ops.select("op_id", "call_id", name=pl.col("name").cast(pl.String))
+    longest = (
+        gaps.filter(pl.col("gap_id").is_not_null())
+        .with_columns(gap_ns=pl.col("end_ns") - pl.col("start_ns"))
+        .sort("gap_ns", descending=True, maintain_order=True)
+        .head(count)
+        .with_row_index("_rank")
+    )
+    blamed = (
+        pieces.join(longest.select("gap_id"), on="gap_id", how="semi")
+        .group_by("gap_id", "cause", "detail", maintain_order=True)
+        .agg(cause_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        .sort("cause_ns", descending=True, maintain_order=True)
+        .unique("gap_id", keep="first", maintain_order=True)
+    )
+    calls = calls_by_id(trace).select("call_id", "call_name", "call_start_ns", "thread_id")
+    found = (
+        longest.join(
+            names.select(previous_op_id="op_id", previous_op="name"),
+            on="previous_op_id",
+            how="left",
+        )
+        .join(
+            names.select("call_id", next_op_id="op_id", next_op="name"), on="next_op_id", how="left"
+        )
+        .join(calls, on="call_id", how="left")
+        .join(blamed, on="gap_id", how="left")
+    )
+    open_then = (
+        found.select("_rank", "thread_id", "call_start_ns")
+        .join(tree.rename({"start_ns": "_begin", "end_ns": "_end"}), on="thread_id", how="inner")
+        .filter(pl.col("call_start_ns").is_between("_begin", "_end", closed="left"))
+        .sort("_begin", "depth")
+        .unique("_rank", keep="last", maintain_order=True)
+        .select("_rank", range="path")
+    )
+    return (
+        found.join(open_then, on="_rank", how="left")
+        .sort("_rank")
+        .select(
+            "device_id",
+            "start_ns",
+            "end_ns",
+            "gap_ns",
+            "cause",
+            "detail",
+            "cause_ns",
+            "previous_op",
+            "next_op",
+            "call_name",
+            "thread_id",
+            "range",
+        )
+    )
