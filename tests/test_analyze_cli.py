@@ -143,3 +143,49 @@ def test_graphs_of_graph_granularity_appear(tmp_path, capsys):
 
     (graph,) = json.loads(capsys.readouterr().out)["graphs"]
     assert (graph["executions"], graph["queued_gap_ns"]["max"]) == (2, 5)
+
+
+def test_several_traces_give_a_row_each_and_a_total(small, capsys):
+    assert main(["analyze", small, DEMO, small]) == 0
+
+    out, err = capsys.readouterr()
+    assert err == ""
+    first_words = [line.split()[0] for line in out.splitlines() if line.split()]
+    assert [word for word in first_words if word[0] != "─"] == [
+        "trace",
+        "small.sqlite",
+        "demo_graph.sqlite",
+        "small.sqlite",
+        "total",
+    ]
+
+
+def test_traces_of_different_granularity_are_not_to_be_compared(capsys):
+    node = DEMO.replace("demo_graph", "demo_node")
+    assert main(["analyze", DEMO, node]) == 0
+
+    assert "do not compare these rows" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_bad_trace_does_not_lose_the_others(small, tmp_path, capsys):
+    bad = tmp_path / "bad.sqlite"
+    bad.write_text("nothing")
+
+    assert main(["analyze", small, str(bad), DEMO]) == 1
+
+    out, err = capsys.readouterr()
+    assert "small.sqlite" in out
+    assert "demo_graph.sqlite" in out
+    assert "1 of 3 traces are not in this table" in out
+    assert err.startswith(f"gaptrace: error: {bad}: not an SQLite file")
+
+
+def test_several_traces_as_json(small, tmp_path, capsys):
+    missing = tmp_path / "missing.sqlite"
+
+    assert main(["analyze", "--json", small, str(missing), small]) == 1
+
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "gaptrace.analyses/1"
+    assert [a["devices"][0]["busy_ns"] for a in found["analyses"]] == [20_000, 20_000]
+    assert found["errors"] == [f"{missing}: no such file; check the path"]

@@ -1,16 +1,22 @@
-"""``gaptrace analyze TRACE``."""
+"""``gaptrace analyze TRACE...``."""
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gaptrace.cli.options import TIME
+from gaptrace.errors import GaptraceError
+
+if TYPE_CHECKING:
+    from gaptrace.analysis import Analysis
 
 
 @click.command()
-@click.argument("trace", type=click.Path(path_type=Path))
+@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--device", "device_id", type=int, metavar="N", help="Only this physical GPU.")
 @click.option(
@@ -19,28 +25,30 @@ from gaptrace.cli.options import TIME
 @click.option("--from", "from_ns", type=TIME, metavar="TIME", help="Only from this time on (1.5s).")
 @click.option("--to", "to_ns", type=TIME, metavar="TIME", help="Only until this time (1600ms).")
 def command(
-    trace: Path,
+    traces: tuple[Path, ...],
     as_json: bool,
     device_id: int | None,
     range_name: str | None,
     from_ns: int | None,
     to_ns: int | None,
-) -> None:
+) -> int:
     """Say where the GPU stands idle in TRACE, and why.
 
     TRACE is an SQLite export of Nsight Systems, or a .nsys-rep report, which is exported first with
     the nsys that is found. Times count from the start of the session; a bare number is nanoseconds.
+    Of several traces (ranks, nodes) one row per device is printed, and their total.
     """
     from gaptrace.analysis import analyze
     from gaptrace.cli.loading import load
 
-    analysis = analyze(
-        load(trace),
-        device_id=device_id,
-        range_name=range_name,
-        from_ns=from_ns,
-        to_ns=to_ns,
-    )
+    def analyzed(path: Path) -> "Analysis":
+        return analyze(
+            load(path), device_id=device_id, range_name=range_name, from_ns=from_ns, to_ns=to_ns
+        )
+
+    if len(traces) > 1:
+        return _several(traces, analyzed, as_json=as_json)
+    analysis = analyzed(traces[0])
     if as_json:
         from gaptrace.render.json import analysis_object
 
@@ -50,3 +58,26 @@ def command(
         from gaptrace.render.text import report
 
         click.echo(report(analysis, width=width(), color=color(sys.stdout)), nl=False)
+    return 0
+
+
+def _several(
+    traces: tuple[Path, ...], analyzed: Callable[[Path], "Analysis"], *, as_json: bool
+) -> int:
+    """Analyse one after the other; one that fails does not lose the others."""
+    from gaptrace.cli.terminal import color, width
+    from gaptrace.render.several import overview, overview_object
+
+    done, failed = [], []
+    for path in traces:
+        try:
+            done.append((path.name, analyzed(path)))
+        except GaptraceError as error:
+            failed.append(str(error))
+    if as_json:
+        click.echo(json.dumps(overview_object([a for _, a in done], failed), indent=1))
+    else:
+        click.echo(overview(done, len(failed), width=width(), color=color(sys.stdout)), nl=False)
+    for message in failed:
+        click.echo(f"gaptrace: error: {message}", err=True)
+    return 1 if failed else 0

@@ -1,6 +1,7 @@
 """The report as text, for a terminal or a file."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +42,16 @@ def report(analysis: Analysis, *, width: int, color: bool) -> str:
         _findings(analysis),
         _recommendation(analysis.recommendation),
     ]
-    return _printed([part for part in parts if part is not None], width, color)
+    return printed([part for part in parts if part is not None], width, color)
 
 
 def recommendation_text(analysis: Analysis, *, width: int, color: bool) -> str:
     """Return the head and the recommendation of the report alone."""
-    return _printed([_head(analysis), _recommendation(analysis.recommendation)], width, color)
+    return printed([_head(analysis), _recommendation(analysis.recommendation)], width, color)
 
 
-def _printed(parts: list[RenderableType], width: int, color: bool) -> str:
+def printed(parts: Sequence[RenderableType], width: int, color: bool) -> str:
+    """Return what rich makes of the parts, without spaces at the ends of lines."""
     out = io.StringIO()
     console = Console(
         file=out,
@@ -93,18 +95,18 @@ def _title(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+def table(*columns: str) -> Table:
+    """Return an empty table; a leading + marks columns of numbers."""
+    empty = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for name in columns:
-        # A leading + marks columns of numbers.
         numeric = name.startswith("+")
-        table.add_column(
+        empty.add_column(
             name.lstrip("+"),
             justify="right" if numeric else "left",
             no_wrap=numeric,
             overflow="fold",
         )
-    return table
+    return empty
 
 
 def _device(analysis: Analysis, device: dict[str, Any]) -> RenderableType:
@@ -122,24 +124,22 @@ def _device(analysis: Analysis, device: dict[str, Any]) -> RenderableType:
             for label, key in (("median", "p50"), ("p90", "p90"), ("p99", "p99"), ("max", "max"))
         )
     )
-    table = _table("cause", "+idle", "+of idle", "+of span", "mostly")
+    rows = table("cause", "+idle", "+of idle", "+of span", "mostly")
     mine = analysis.causes.filter(pl.col("device_id") == device["device_id"])
-    for cause, rows in _by_cause(mine):
-        idle_ns = sum(row["idle_ns"] for row in rows)
-        details = [f"{row['detail']} {duration(row['idle_ns'])}" for row in rows if row["detail"]][
-            :3
-        ]
-        table.add_row(
+    for cause, parts in _by_cause(mine):
+        idle_ns = sum(part["idle_ns"] for part in parts)
+        details = [f"{p['detail']} {duration(p['idle_ns'])}" for p in parts if p["detail"]]
+        rows.add_row(
             cause,
             duration(idle_ns),
             share(idle_ns, device["idle_ns"]),
             share(idle_ns, device["span_ns"]),
-            ", ".join(details),
+            ", ".join(details[:3]),
         )
     name = f" ({device['name']})" if device["name"] else ""
     body: list[RenderableType] = [facts, quantiles] if device["gap_count"] else [facts]
     if mine.height:
-        body += [Text(), table]
+        body += [Text(), rows]
     return Group(_title(f"Device {device['device_id']}{name}"), Padding(Group(*body), (0, 0, 0, 2)))
 
 
@@ -156,13 +156,13 @@ def _largest_gaps(analysis: Analysis, width: int) -> RenderableType | None:
     if gaps.is_empty():
         return None
     several = analysis.devices.height > 1
-    table = _table(*(["+device"] if several else []), "+at", "+gap")
-    table.add_column("mostly", min_width=16, overflow="fold")
+    rows = table(*(["+device"] if several else []), "+at", "+gap")
+    rows.add_column("mostly", min_width=16, overflow="fold")
     for name in ("after", "before", "in range"):
         # Demangled names run to hundreds of letters; their beginning tells kernels apart.
-        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=(width - 60) // 3 + 2)
+        rows.add_column(name, no_wrap=True, overflow="ellipsis", max_width=(width - 60) // 3 + 2)
     for row in gaps.to_dicts():
-        table.add_row(
+        rows.add_row(
             *([str(row["device_id"])] if several else []),
             instant(row["start_ns"]),
             duration(row["gap_ns"]),
@@ -171,7 +171,7 @@ def _largest_gaps(analysis: Analysis, width: int) -> RenderableType | None:
             row["next_op"],
             row["range"] or "-",
         )
-    return Group(_title("Largest gaps"), Padding(table, (0, 0, 0, 2)))
+    return Group(_title("Largest gaps"), Padding(rows, (0, 0, 0, 2)))
 
 
 def _ranges(analysis: Analysis, width: int) -> RenderableType | None:
@@ -180,7 +180,7 @@ def _ranges(analysis: Analysis, width: int) -> RenderableType | None:
         return None
     several = ranges["device_id"].n_unique() > 1
     wide = width >= _WIDE
-    table = _table(
+    rows = table(
         "range",
         *(["+device"] if several else []),
         "+count",
@@ -194,7 +194,7 @@ def _ranges(analysis: Analysis, width: int) -> RenderableType | None:
     numbered = ranges.with_row_index()
     shown = numbered.sort("idle_ns", descending=True).head(_MOST_ROWS).sort("index")
     for row in shown.to_dicts():
-        table.add_row(
+        rows.add_row(
             row["path"],
             *([str(row["device_id"])] if several else []),
             count(row["count"]),
@@ -202,22 +202,28 @@ def _ranges(analysis: Analysis, width: int) -> RenderableType | None:
             share(row["busy_ns"], row["span_ns"]),
             duration(row["idle_ns"]),
             *([count(row["launches"]), count(row["graph_launches"])] if wide else []),
-            _range_causes(analysis.range_causes, row, 4 if wide else 2),
+            caused(
+                analysis.range_causes,
+                row["idle_ns"],
+                4 if wide else 2,
+                path=row["path"],
+                domain=row["domain"],
+                device_id=row["device_id"],
+            ),
         )
-    parts: list[RenderableType] = [table]
+    parts: list[RenderableType] = [rows]
     if (hidden := ranges.height - shown.height) > 0:
         parts.append(Text(f"... and {hidden} more; --json has them all"))
     return Group(_title("NVTX ranges"), Padding(Group(*parts), (0, 0, 0, 2)))
 
 
-def _range_causes(causes: pl.DataFrame, row: dict[str, Any], most: int) -> str:
+def caused(causes: pl.DataFrame, idle_ns: int, most: int, **key: str | int | None) -> str:
+    """Return the largest causes of one key's idle time, each with its share."""
     mine = causes.filter(
-        (pl.col("path") == row["path"])
-        & pl.col("domain").eq_missing(pl.lit(row["domain"], pl.String))
-        & (pl.col("device_id") == row["device_id"])
+        pl.all_horizontal(pl.col(column).eq_missing(value) for column, value in key.items())
     )
-    totals = [(cause, sum(r["idle_ns"] for r in rows)) for cause, rows in _by_cause(mine)]
-    return ", ".join(f"{cause} {share(ns, row['idle_ns'])}" for cause, ns in totals[:most])
+    totals = [(cause, sum(row["idle_ns"] for row in rows)) for cause, rows in _by_cause(mine)]
+    return ", ".join(f"{cause} {share(ns, idle_ns)}" for cause, ns in totals[:most])
 
 
 def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
@@ -226,7 +232,7 @@ def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
         return None
     wide = width >= _WIDE
     several = sizes["device_id"].n_unique() > 1
-    table = _table(
+    rows = table(
         *(["+device"] if several else []),
         "+nodes",
         "+execs",
@@ -241,7 +247,7 @@ def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
     )
     for row in sizes.head(_MOST_ROWS).to_dicts():
         queued, starved, api = row["queued_gap_ns"], row["starved_gap_ns"], row["launch_api_ns"]
-        table.add_row(
+        rows.add_row(
             *([str(row["device_id"])] if several else []),
             count(row["nodes"]),
             count(row["execs"]),
@@ -258,7 +264,7 @@ def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
         "medians; nodes are CUDA nodes. Queued: launched before the previous graph ended; "
         "starved: launched too late."
     )
-    return Group(_title("Graphs by size"), Padding(Group(table, Text(), note), (0, 0, 0, 2)))
+    return Group(_title("Graphs by size"), Padding(Group(rows, Text(), note), (0, 0, 0, 2)))
 
 
 def _findings(analysis: Analysis) -> RenderableType | None:
@@ -266,7 +272,7 @@ def _findings(analysis: Analysis) -> RenderableType | None:
         return None
     style = {"high": "red", "medium": "yellow", "low": "dim"}
     several = analysis.devices.height > 1
-    table = Table.grid(padding=(0, 1))
+    rows = Table.grid(padding=(0, 1))
     for number, finding in enumerate(analysis.findings[:_MOST_ROWS], 1):
         figures = finding.evidence
         where = f"device {figures['device_id']}: " if several else ""
@@ -277,9 +283,9 @@ def _findings(analysis: Analysis) -> RenderableType | None:
             (f"{duration(float(figures['idle_ns']))} ({of_window} of the span)", "bold"),
             _largest(figures),
         )
-        table.add_row(f"{number}.", what)
-        table.add_row("", Text(f"Next: {finding.advice}."))
-    return Group(_title("Findings"), Padding(table, (0, 0, 0, 2)))
+        rows.add_row(f"{number}.", what)
+        rows.add_row("", Text(f"Next: {finding.advice}."))
+    return Group(_title("Findings"), Padding(rows, (0, 0, 0, 2)))
 
 
 def _largest(figures: dict[str, int | float | str]) -> str:

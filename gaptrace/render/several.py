@@ -1,0 +1,77 @@
+"""Several traces side by side: one row per device of each, and a total."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from gaptrace.analysis import Analysis
+from gaptrace.render.json import analysis_object
+from gaptrace.render.text import caused, printed, table
+from gaptrace.render.units import count, duration, share
+
+SCHEMA = "gaptrace.analyses/1"
+
+
+def overview(
+    analyses: Sequence[tuple[str, Analysis]], failed: int, *, width: int, color: bool
+) -> str:
+    """Return a table of all devices of all traces.
+
+    The total adds up busy and idle time over devices: with one rank per file, that of the job.
+
+    Args:
+        analyses: (name to show, analysis).
+        failed: how many more traces could not be analysed.
+        width: columns of the terminal.
+        color: whether to write ANSI colours.
+    """
+    rows = table("trace", "+device", "+ops", "+span", "+busy", "+idle", "idle because of")
+    devices = [
+        (name, analysis, device)
+        for name, analysis in analyses
+        for device in analysis.devices.to_dicts()
+    ]
+    for name, analysis, device in devices:
+        rows.add_row(
+            name,
+            str(device["device_id"]),
+            count(device["op_count"]),
+            duration(device["span_ns"]),
+            share(device["busy_ns"], device["span_ns"]),
+            duration(device["idle_ns"]),
+            caused(analysis.causes, device["idle_ns"], 2, device_id=device["device_id"]),
+        )
+    rows.add_section()
+    span_ns, busy_ns, idle_ns, ops = (
+        sum(device[key] for _, _, device in devices)
+        for key in ("span_ns", "busy_ns", "idle_ns", "op_count")
+    )
+    rows.add_row(
+        "total",
+        str(len(devices)),
+        count(ops),
+        duration(span_ns),
+        share(busy_ns, span_ns),
+        duration(idle_ns),
+        "",
+    )
+    notes = []
+    known = {analysis.trace.meta.granularity for _, analysis in analyses} - {None}
+    if len(known) > 1:
+        notes.append(
+            "graph and node granularity are both in this table: the one hides idle time inside "
+            "graphs, the other lengthens gaps; do not compare these rows with each other"
+        )
+    if failed:
+        notes.append(f"{failed} of {len(analyses) + failed} traces are not in this table")
+    return printed([rows, *(Text(note, style="yellow") for note in notes)], width, color)
+
+
+def overview_object(analyses: Sequence[Analysis], failed: Sequence[str]) -> dict[str, Any]:
+    """Return all analyses as one JSON object: schema, analyses, errors."""
+    return {
+        "schema": SCHEMA,
+        "analyses": [analysis_object(analysis) for analysis in analyses],
+        "errors": list(failed),
+    }
