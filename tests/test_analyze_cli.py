@@ -145,7 +145,8 @@ def test_graphs_of_graph_granularity_appear(tmp_path, capsys):
     assert (graph["executions"], graph["queued_gap_ns"]["max"]) == (2, 5)
 
 
-def test_several_traces_give_a_row_each_and_a_total(small, capsys):
+def test_several_traces_give_a_row_each_and_a_total(small, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     assert main(["analyze", small, DEMO, small]) == 0
 
     out, err = capsys.readouterr()
