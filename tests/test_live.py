@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -213,10 +214,10 @@ def test_nothing_records_in_this_process():
     assert ranges.recording_domain() is None
 
 
-@pytest.mark.parametrize("kind", ["dummy", "old"])
+@pytest.mark.parametrize("kind", ["dummy", "old", "disabled"])
 def test_domains_that_cannot_record_are_not_used(kind):
-    code = "import gaptrace\nwith gaptrace.range('x'): print('ran')"
-    assert run_python("-c", code, NVTX_STAND_IN=kind).stdout == "ran\n"
+    code = "import gaptrace\nwith gaptrace.range('x'): print(gaptrace.step(len) is len)"
+    assert run_python("-c", code, NVTX_STAND_IN=kind).stdout == "True\n"
 
 
 def test_without_nvtx_ranges_are_free():
@@ -381,7 +382,8 @@ def test_closed_descriptors_leave_the_output_where_it_is(tmp_path):
         ("1 / 0", 1),
         ("raise KeyboardInterrupt", 130),
         ("import os; os._exit(4)", None),
-        ("import os, sys\nif os.fork() == 0: sys.exit(9)\nos.wait()", 0),
+        ("raise SystemExit(257)", 1),
+        ("import os, sys\nif os.fork() == 0: sys.exit(9)\nos.wait(); os._exit(4)", None),
     ],
 )
 def test_notes_hold_the_exit_status(tmp_path, program, status):
@@ -397,6 +399,7 @@ def notes_of(folder: Path, program: str, **environment: str) -> dict:
         "gaptrace.live.run",
         str(folder / "program.py"),
         "one",
+        cwd=folder,
         GAPTRACE_NOTES=str(notes),
         **environment,
     )
@@ -413,6 +416,11 @@ def test_notes_say_what_ran(tmp_path):
     assert notes["graphs"] == {}
     assert notes["output_in_log"] is False
     assert notes["pid"] == int(pid.read_text())
+
+
+def test_modules_of_the_working_directory_do_not_disturb_the_measuring(tmp_path):
+    (tmp_path / "inspect.py").write_text("raise ImportError('not the one of the library')")
+    assert notes_of(tmp_path, "pass")["nvtx"]["state"] == "recorded"
 
 
 def test_notes_say_that_nothing_records(tmp_path):
@@ -552,6 +560,23 @@ def test_a_torch_graph_keeps_its_number_when_it_is_captured_again(tmp_path):
         "start capture 2",
         "start capture 1",
     ]
+
+
+def test_a_torch_capture_that_ends_twice_closes_its_range_once(tmp_path):
+    seen, _ = ranges_of(
+        tmp_path,
+        "import torch; graph = torch.cuda.CUDAGraph()\n"
+        "graph.capture_begin(); graph.capture_end_pre(); graph.capture_end_pre()",
+    )
+    assert seen == ["start capture 1", "end capture 1"]
+
+
+def test_a_library_in_an_archive_is_watched_alone(tmp_path):
+    shutil.copytree(STAND_INS / "torch", tmp_path / "packed" / "torch")
+    (tmp_path / "packed" / "torch" / "cuda" / "later.py").touch()
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "packed")
+    program = f"import sys; sys.path.insert(0, {archive!r})\nimport torch, torch.cuda.later"
+    assert notes_of(tmp_path, program)["graphs"] == {"torch": "named"}
 
 
 def test_libraries_of_another_shape_are_left_alone(tmp_path):

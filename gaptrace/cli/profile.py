@@ -147,7 +147,6 @@ def _record(
     stem = place / granularity
     command = nsys_command(launcher(target, form=form), stem, granularity=granularity, nsys=nsys)
     add_command(folder, command)
-    sys.stdout.flush()
     recording = record(command, stem, nsys=nsys, output=(2, 2) if as_json else (1, 2))
     if recording.notes.get("output_in_log"):
         _say(f"warning: nsys {nsys.version} kept the program's output; it is in {recording.log}")

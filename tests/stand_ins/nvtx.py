@@ -1,7 +1,8 @@
 """What gaptrace uses of nvtx 0.2.13 and newer, writing down what a recorder would see.
 
 The calls go to `Domain.calls`, and as lines to the file that $NVTX_LOG names. With NVTX_STAND_IN
-set to `dummy` no recorder is there, and with `old` it is nvtx 0.2.11, whose domains cannot push.
+set to `dummy` no recorder is there, with `disabled` $NVTX_DISABLE is set, and with `old` it is
+nvtx 0.2.11, whose domains cannot push.
 """
 
 import functools
@@ -58,7 +59,7 @@ class OldDomain:
 
 
 def enabled():
-    return True
+    return os.environ.get("NVTX_STAND_IN") != "disabled"
 
 
 @functools.cache
