@@ -124,8 +124,9 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     Returns:
         gap_id, device_id, start_ns, end_ns; cause: one of `CAUSES`; detail: the API call (see
         `launches.call_names`), the phase of a graph build, `in capture` for host code between the
-        calls of one, or for device_queued what was waited behind (in_graph, between_graphs,
-        cross_stream, between_ops); thread_id: T, null when unrecorded.
+        calls of one, or for device_queued what it waited behind (in_graph, between_graphs,
+        between_ops, or cross_stream: another stream or an event); thread_id: T, null when
+        unrecorded.
     """
     explained = _explanations(trace, gaps)
     launched, returned = (
@@ -177,6 +178,7 @@ def _explanations(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
         gaps.join(next_op, on="next_op_id", how="inner")
         .join(calls, on="call_id", how="inner")
         .join(previous_op, on="previous_op_id", how="left", suffix="_prev")
+        .with_columns(_waited=pl.col("next_op_id").is_in(_ops_after_event_waits(trace).implode()))
         .with_columns(behind=_queued_behind().cast(NAMES))
     )
     # After the last op nothing was launched any more: T's timeline explains all of it.
@@ -207,12 +209,37 @@ def _queued_behind() -> pl.Expr:
     return (
         pl.when(both_in_graphs & same("process_id", "correlation_id"))
         .then(pl.lit("in_graph"))
-        .when(~same("process_id", "context_id", "stream_id"))
+        .when(pl.col("_waited") | ~same("process_id", "context_id", "stream_id"))
         .then(pl.lit("cross_stream"))
         .when(both_in_graphs)
         .then(pl.lit("between_graphs"))
         .otherwise(pl.lit("between_ops"))
     )
+
+
+def _ops_after_event_waits(trace: Trace) -> pl.Series:
+    """op_ids of the first work on a stream since it was told to wait for another stream's event."""
+    stream = ["process_id", "context_id", "stream_id"]
+    own = pl.col("awaited_stream_id") == pl.col("stream_id")
+    waits = trace.event_waits.filter(~own.fill_null(False))
+    if waits.is_empty():
+        return pl.Series(dtype=pl.Int64)
+    launched = (
+        trace.ops.filter(pl.col("call_id").is_not_null())
+        .join(waits.select(stream).unique(), on=stream, how="semi")
+        .unique("call_id", keep="first", maintain_order=True)
+        .sort("call_id")
+        .with_columns(_earlier=pl.col("call_id").shift(1).over(stream))
+    )
+    found = launched.join_asof(
+        waits.select(*stream, "call_id", _wait="call_id").sort("call_id"),
+        on="call_id",
+        by=stream,
+        strategy="backward",
+        check_sortedness=False,
+    )
+    since = pl.col("_earlier").is_null() | (pl.col("_wait") > pl.col("_earlier"))
+    return found.filter(pl.col("_wait").is_not_null() & since)["op_id"]
 
 
 def thread_timelines(trace: Trace) -> pl.DataFrame:

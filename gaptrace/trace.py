@@ -27,10 +27,19 @@ MEMORY_KINDS = pl.Enum(
     ["pageable", "pinned", "device", "array", "managed", "device static", "managed static"]
 )
 #: Kinds of API calls: launch submits a kernel, copy an asynchronous copy or a set, blocking_copy a
-#: copy for which it waits, graph_launch a graph; wait waits for the device; graph_build makes,
-#: changes or destroys graphs (see CALL_PHASES).
+#: copy for which it waits, graph_launch a graph; wait makes the host wait for the device,
+#: event_wait a stream for an event; graph_build makes, changes or destroys graphs (CALL_PHASES).
 CALL_KINDS = pl.Enum(
-    ["launch", "copy", "blocking_copy", "graph_launch", "wait", "graph_build", "other"]
+    [
+        "launch",
+        "copy",
+        "blocking_copy",
+        "graph_launch",
+        "wait",
+        "event_wait",
+        "graph_build",
+        "other",
+    ]
 )
 #: Kinds of calls that submit device work.
 SUBMITTING = ("launch", "copy", "blocking_copy", "graph_launch")
@@ -105,6 +114,18 @@ OVERHEAD = _schema(
         # profiler: exists only because of recording. driver: lazy loading, compiling; exists
         # without a recorder too. back_pressure: the launch queue was full.
         "kind": pl.String,
+    }
+)
+
+EVENT_WAITS = _schema(
+    {
+        # One order to a stream to wait for an event (cudaStreamWaitEvent) per row.
+        "call_id": pl.Int64,
+        "process_id": pl.Int64,
+        "context_id": pl.Int64,
+        "stream_id": pl.Int64,  # the stream that waits
+        "event_id": pl.Int64,
+        "awaited_stream_id": pl.Int64,  # where the event was recorded last; null when not known
     }
 )
 
@@ -186,6 +207,7 @@ class Trace:
         api: CUDA API calls (`API`).
         nvtx: ranges and marks (`NVTX`).
         overhead: time taken by recorder or driver (`OVERHEAD`).
+        event_waits: streams that wait for events (`EVENT_WAITS`).
         graph_events: creation of graphs, execs, nodes (`GRAPH_EVENTS`).
         devices: physical GPUs (`DEVICES`).
         warnings: what the reader met on the way.
@@ -196,6 +218,7 @@ class Trace:
     api: pl.DataFrame
     nvtx: pl.DataFrame
     overhead: pl.DataFrame
+    event_waits: pl.DataFrame
     graph_events: pl.DataFrame
     devices: pl.DataFrame
     warnings: tuple[TraceWarning, ...] = ()

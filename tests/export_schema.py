@@ -52,6 +52,8 @@ TABLES = [
         _OP + "graphId! graphExecId!"),
     ("sync", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "", "",
         _OP + "deprecatedSyncType@3.17.2 syncType! eventId! eventSyncId@3.17.2"),
+    ("event_records", "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "2.9.1", "",
+        "timestamp@3.23.3 " + _OP.removeprefix("start! end! ") + "eventId! eventSyncId@3.17.2"),
     ("api", "CUPTI_ACTIVITY_KIND_RUNTIME", "", "",
         _HOST + "correlationId nameId! returnValue! callchainId"),
     ("overhead", "CUPTI_ACTIVITY_KIND_OVERHEAD", "3.24.0", "",

@@ -83,6 +83,18 @@ def sync(start: int, end: int, *, correlation: int | None = None, kind: int = 2,
     return _op(start, end, correlation, at, syncType=kind, eventId=NONE)
 
 
+def event_recorded(event: int, *, correlation: int, **at: Any) -> Row:
+    """An event recorded on a stream; the time is that of the call."""
+    row = _op(0, 0, correlation, at, eventId=event)
+    del row["start"], row["end"]
+    return row
+
+
+def event_awaited(start: int, end: int, event: int, *, correlation: int, **at: Any) -> Row:
+    """A stream told to wait for an event."""
+    return _op(start, end, correlation, at, syncType=2, eventId=event)
+
+
 def _host(start: int, end: int | None, at: Row, **own: Any) -> Row:
     pid = at.pop("pid", 100)
     thread = global_id(pid, at.pop("tid", pid))

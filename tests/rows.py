@@ -3,7 +3,7 @@
 import polars as pl
 
 from gaptrace.read.link import link_calls, mark_captures
-from gaptrace.trace import API, DEVICES, GRAPH_EVENTS, NVTX, OPS, OVERHEAD, Meta, Trace
+from gaptrace.trace import API, DEVICES, EVENT_WAITS, GRAPH_EVENTS, NVTX, OPS, OVERHEAD, Meta, Trace
 
 PROCESS = 1000
 THREAD = 1001
@@ -17,6 +17,7 @@ _KINDS = {
     "cudaStreamEndCapture": ("graph_build", "capture"),
     "cudaGraphInstantiate": ("graph_build", "instantiate"),
     "cudaGraphExecUpdate": ("graph_build", "update"),
+    "cudaStreamWaitEvent": ("event_wait", None),
     "cudaMalloc": ("other", None),
 }
 _CAPTURE_STEPS = {"cudaStreamBeginCapture": 1, "cudaStreamEndCapture": -1}
@@ -99,7 +100,20 @@ def graph_event(time, event, **own):
     return {"time_ns": time, "process_id": PROCESS, "thread_id": THREAD, "event": event} | own
 
 
-def trace(ops=(), api=(), nvtx=(), overhead=(), graph_events=(), granularity="graph"):
+def event_wait(call_id, stream, **own):
+    """A stream told to wait for an event; call_id is the row of the call among all calls."""
+    return {
+        "call_id": call_id,
+        "process_id": PROCESS,
+        "context_id": 1,
+        "stream_id": stream,
+        "event_id": 5,
+    } | own
+
+
+def trace(
+    ops=(), api=(), nvtx=(), overhead=(), graph_events=(), event_waits=(), granularity="graph"
+):
     """A trace of these rows, sorted, numbered and linked as a reader leaves them."""
     steps = pl.col("name").cast(pl.String).replace_strict(_CAPTURE_STEPS, default=0)
     calls = mark_captures(_frame(api, API, "call_id"), steps).select(API.names())
@@ -109,6 +123,7 @@ def trace(ops=(), api=(), nvtx=(), overhead=(), graph_events=(), granularity="gr
         api=calls,
         nvtx=_frame(nvtx, NVTX),
         overhead=_frame(overhead, OVERHEAD),
+        event_waits=_frame(event_waits, EVENT_WAITS, time="call_id"),
         graph_events=_frame(graph_events, GRAPH_EVENTS, time="time_ns"),
         devices=pl.DataFrame(
             [{"device_id": 0, "name": "GPU zero"}, {"device_id": 1, "name": "GPU one"}],

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import PROCESS, call, graph, node, op, overhead, trace
+from rows import PROCESS, call, event_wait, graph, node, op, overhead, trace
 
 from gaptrace import gaps
 
@@ -70,6 +70,32 @@ def test_queued_work_says_what_it_stood_behind(previous, following, behind):
     queued = trace([previous, following], [call("cudaGraphLaunch", -9, -5, 2)])
 
     assert pieces_of(queued) == [(10, 13, "device_queued", behind)]
+
+
+@pytest.mark.parametrize(
+    ("wait", "behind"),
+    [
+        (event_wait(1, 7), "cross_stream"),
+        (event_wait(1, 7, awaited_stream_id=9), "cross_stream"),
+        (event_wait(1, 7, awaited_stream_id=7), "between_ops"),  # its own event: no wait at all
+        (event_wait(1, 9), "between_ops"),  # another stream waits
+        (event_wait(0, 7), "between_ops"),  # before the op in front, which has waited already
+    ],
+)
+def test_work_that_was_told_to_wait_for_an_event_waits_for_another_stream(wait, behind):
+    # Calls 0 and 1 are waits, around the launch of the first op.
+    waiting = trace(
+        [op(0, 10, 1), op(13, 20, 2)],
+        [
+            call("cudaStreamWaitEvent", -9, -8),
+            call("cudaLaunchKernel", -7, -6, 1),
+            call("cudaStreamWaitEvent", 1, 2),
+            call("cudaLaunchKernel", 3, 4, 2),
+        ],
+        event_waits=[wait | {"call_id": 2 * wait["call_id"]}],
+    )
+
+    assert pieces_of(waiting) == [(10, 13, "device_queued", behind)]
 
 
 def test_before_the_launch_call_it_is_host_code_inside_it_the_launch_after_it_the_device():

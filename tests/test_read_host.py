@@ -5,6 +5,8 @@ import pytest
 from exports import (
     api,
     domain_made,
+    event_awaited,
+    event_recorded,
     export,
     global_id,
     graph_exec_made,
@@ -17,6 +19,7 @@ from exports import (
     profiler_overhead,
     push,
     start_end,
+    sync,
 )
 
 from gaptrace.read import read
@@ -133,7 +136,7 @@ def test_wrappers_without_correlation_are_not_each_others_twins(load):
         ("cudaStreamSynchronize_v3020", "cudaStreamSynchronize", "wait", None),
         ("cudaEventSynchronize_v3020", "cudaEventSynchronize", "wait", None),
         ("cuCtxSynchronize", "cuCtxSynchronize", "wait", None),
-        ("cudaStreamWaitEvent_v3020", "cudaStreamWaitEvent", "other", None),
+        ("cudaStreamWaitEvent_v3020", "cudaStreamWaitEvent", "event_wait", None),
         ("cudaStreamBeginCapture_v10000", "cudaStreamBeginCapture", "graph_build", "capture"),
         ("cudaStreamEndCapture_v10000", "cudaStreamEndCapture", "graph_build", "capture"),
         ("cudaGraphAddKernelNode_v10000", "cudaGraphAddKernelNode", "graph_build", "capture"),
@@ -308,4 +311,29 @@ def test_overhead_is_told_apart_by_who_causes_it(load):
         (3, "back_pressure"),
         (5, "profiler"),
         (7, "profiler"),
+    ]
+
+
+def test_a_stream_waits_for_the_stream_on_which_the_event_was_recorded_last(load):
+    trace = load(
+        api=[
+            api("cudaEventRecord_v3020", 1, 2, correlation=1),
+            api("cudaEventRecord_v3020", 3, 4, correlation=2),
+            api("cudaStreamWaitEvent_v3020", 5, 6, correlation=3),
+            api("cudaStreamWaitEvent_v3020", 7, 8, correlation=4),
+            api("cudaStreamSynchronize_v3020", 9, 10, correlation=5),
+        ],
+        event_records=[
+            event_recorded(50, correlation=1, stream=7),
+            event_recorded(50, correlation=2, stream=9),
+        ],
+        sync=[
+            event_awaited(5, 6, 50, correlation=3, stream=8),
+            event_awaited(7, 8, 51, correlation=4, stream=8),  # recorded before the recording began
+            sync(9, 10, correlation=5),  # the host waits
+        ],
+    )
+    assert rows(trace.event_waits, "call_id", "stream_id", "event_id", "awaited_stream_id") == [
+        (2, 8, 50, 9),
+        (3, 8, 51, None),
     ]

@@ -23,6 +23,7 @@ _BUILD_PHASES = (
 
 _GRAPH_LAUNCH = re.compile(r"^cu(da)?GraphLaunch$")
 _WAIT = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize$")
+_EVENT_WAIT = re.compile(r"^cu(da)?StreamWaitEvent$")
 _BLOCKING_COPY = re.compile(r"^cu(da)?Memcpy(?!\w*Async)|^cudaMemcpy\w*Symbol$")
 _COPY = re.compile(r"^cu(da)?(Memcpy\w*Async|Memset)")
 _LAUNCH = re.compile(r"^cu(da)?Launch(?!Host)")
@@ -47,6 +48,8 @@ def classify(name: str) -> tuple[str, str | None]:
             return "graph_build", phase
     if _WAIT.search(name):
         return "wait", None
+    if _EVENT_WAIT.search(name):
+        return "event_wait", None
     if _BLOCKING_COPY.search(name):
         return "blocking_copy", None
     if _COPY.search(name):

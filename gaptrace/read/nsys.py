@@ -10,7 +10,13 @@ import polars as pl
 
 from gaptrace.errors import NotRecordedError, TraceFormatError
 from gaptrace.read.nsys_device import read_ops
-from gaptrace.read.nsys_host import read_api, read_graph_events, read_nvtx, read_overhead
+from gaptrace.read.nsys_host import (
+    read_api,
+    read_event_waits,
+    read_graph_events,
+    read_nvtx,
+    read_overhead,
+)
 from gaptrace.read.nsys_meta import (
     capture_mode,
     diagnostics,
@@ -49,9 +55,14 @@ def read_nsys(path: Path) -> Trace:
             api=api,
             nvtx=nvtx,
             overhead=read_overhead(export, strings),
+            event_waits=read_event_waits(export, api),
             graph_events=read_graph_events(export),
             devices=devices,
-            warnings=(*warnings, *partial_export(export), *diagnostics(export, using_cuda)),
+            warnings=(
+                *warnings,
+                *partial_export(export),
+                *diagnostics(export, using_cuda),
+            ),
         )
 
 

@@ -5,7 +5,7 @@ import polars as pl
 from gaptrace.read.cuda_names import OVERHEAD_KINDS, OVERHEAD_NAMES, meaning_of
 from gaptrace.read.link import mark_captures
 from gaptrace.read.sqlite import ExportFile, has_sound_times, none_if_zero
-from gaptrace.trace import API, GRAPH_EVENTS, NVTX, OVERHEAD
+from gaptrace.trace import API, EVENT_WAITS, GRAPH_EVENTS, NVTX, OVERHEAD
 
 _I = pl.Int64
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -145,6 +145,43 @@ def read_overhead(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
         .sort("start_ns", maintain_order=True)
         .select(OVERHEAD.names())
         .cast(OVERHEAD)
+    )
+
+
+def read_event_waits(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
+    """Return which stream was told to wait for an event, and where that was recorded."""
+    ids = {
+        "process_id": ("globalPid", _I),
+        "context_id": ("contextId", _I),
+        "stream_id": ("streamId", _I),
+        "event_id": ("eventId", _I),
+        "correlation_id": ("correlationId", _I),
+    }
+    key = ["process_id", "correlation_id"]
+    # What a SYNCHRONIZATION row stands for is said by its API row: the numbers of syncType changed
+    # from version to version.
+    calls = api.select(*key, "call_id", "kind", "name").filter(
+        pl.col("correlation_id").is_not_null()
+    )
+    waits = export.frame("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", ids).join(
+        calls.filter(pl.col("kind") == "event_wait"), on=key, how="inner"
+    )
+    records = (
+        export.frame("CUPTI_ACTIVITY_KIND_CUDA_EVENT", ids)
+        .join(calls, on=key, how="inner")
+        .select("process_id", "event_id", "call_id", awaited_stream_id="stream_id")
+    )
+    return (
+        waits.sort("call_id")
+        .join_asof(
+            records.sort("call_id"),
+            on="call_id",
+            by=["process_id", "event_id"],
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .select(EVENT_WAITS.names())
+        .cast(EVENT_WAITS)
     )
 
 

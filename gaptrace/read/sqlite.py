@@ -1,6 +1,7 @@
 """Read-only access to an SQLite file, columns as Arrow, without touching the file."""
 
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -65,7 +66,7 @@ class ExportFile:
             raise self._damaged(error) from error
 
     def frame(
-        self, table: str, columns: dict[str, tuple[str, pl.DataType | type[pl.DataType]]]
+        self, table: str, columns: Mapping[str, tuple[str, pl.DataType | type[pl.DataType]]]
     ) -> pl.DataFrame:
         """Return {output: (column, dtype)} of a table; an absent table or column gives nulls.
 
