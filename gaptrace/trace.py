@@ -28,7 +28,8 @@ MEMORY_KINDS = pl.Enum(
 )
 #: Kinds of API calls: launch submits a kernel, copy an asynchronous copy or a set, blocking_copy a
 #: copy for which it waits, graph_launch a graph; wait makes the host wait for the device,
-#: event_wait a stream for an event; graph_build makes, changes or destroys graphs (CALL_PHASES).
+#: event_wait a stream for an event; graph_build makes, changes or destroys graphs (CALL_PHASES);
+#: allocate makes memory, free gives it back to the driver.
 CALL_KINDS = pl.Enum(
     [
         "launch",
@@ -38,6 +39,8 @@ CALL_KINDS = pl.Enum(
         "wait",
         "event_wait",
         "graph_build",
+        "allocate",
+        "free",
         "other",
     ]
 )

@@ -18,7 +18,8 @@ _KINDS = {
     "cudaGraphInstantiate": ("graph_build", "instantiate"),
     "cudaGraphExecUpdate": ("graph_build", "update"),
     "cudaStreamWaitEvent": ("event_wait", None),
-    "cudaMalloc": ("other", None),
+    "cudaMalloc": ("allocate", None),
+    "cudaFree": ("free", None),
 }
 _CAPTURE_STEPS = {"cudaStreamBeginCapture": 1, "cudaStreamEndCapture": -1}
 

@@ -21,12 +21,16 @@ _BUILD_PHASES = (
     ("capture", re.compile(r"Graph(Create$|Add\w*Node|AddDependencies|\w*Node(Set|Copy))")),
 )
 
-_GRAPH_LAUNCH = re.compile(r"^cu(da)?GraphLaunch$")
-_WAIT = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize$")
-_EVENT_WAIT = re.compile(r"^cu(da)?StreamWaitEvent$")
-_BLOCKING_COPY = re.compile(r"^cu(da)?Memcpy(?!\w*Async)|^cudaMemcpy\w*Symbol$")
-_COPY = re.compile(r"^cu(da)?(Memcpy\w*Async|Memset)")
-_LAUNCH = re.compile(r"^cu(da)?Launch(?!Host)")
+_KINDS = (
+    ("graph_launch", re.compile(r"^cu(da)?GraphLaunch$")),
+    ("wait", re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize$")),
+    ("event_wait", re.compile(r"^cu(da)?StreamWaitEvent$")),
+    ("blocking_copy", re.compile(r"^cu(da)?Memcpy(?!\w*Async)|^cudaMemcpy\w*Symbol$")),
+    ("copy", re.compile(r"^cu(da)?(Memcpy\w*Async|Memset)")),
+    ("launch", re.compile(r"^cu(da)?Launch(?!Host)")),
+    ("allocate", re.compile(r"^cuda(Malloc|HostAlloc)|^cuMem(HostAlloc|Alloc|Map$)")),
+    ("free", re.compile(r"^cudaFree|^cuMem(Free|Unmap$)|^cu(da)?MemPool(TrimTo|Destroy)$")),
+)
 _CAPTURE_STEPS = ((1, re.compile("StreamBeginCapture")), (-1, re.compile("StreamEndCapture")))
 
 
@@ -41,20 +45,10 @@ def classify(name: str) -> tuple[str, str | None]:
     Kinds: see `trace.CALL_KINDS`. Blocking copies are those whose name lacks Async; that an Async
     copy of pageable memory may also block is not visible in its name.
     """
-    if _GRAPH_LAUNCH.search(name):
-        return "graph_launch", None
     for phase, pattern in _BUILD_PHASES:
         if pattern.search(name):
             return "graph_build", phase
-    if _WAIT.search(name):
-        return "wait", None
-    if _EVENT_WAIT.search(name):
-        return "event_wait", None
-    if _BLOCKING_COPY.search(name):
-        return "blocking_copy", None
-    if _COPY.search(name):
-        return "copy", None
-    return ("launch" if _LAUNCH.search(name) else "other"), None
+    return next((kind for kind, pattern in _KINDS if pattern.search(name)), "other"), None
 
 
 def meaning_of(strings: pl.DataFrame) -> pl.DataFrame:
