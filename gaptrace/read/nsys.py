@@ -24,6 +24,7 @@ from gaptrace.read.nsys_meta import (
     read_devices,
     read_meta,
 )
+from gaptrace.read.secrets import secrets
 from gaptrace.read.sqlite import ExportFile
 from gaptrace.trace import SUBMITTING, Granularity, Trace, TraceWarning
 
@@ -62,6 +63,7 @@ def read_nsys(path: Path) -> Trace:
                 *warnings,
                 *partial_export(export),
                 *diagnostics(export, using_cuda),
+                *secrets(export),
             ),
         )
 
