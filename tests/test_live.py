@@ -297,7 +297,8 @@ def test_programs_run_as_python_runs_them(program_folder, name, form):
     target += ["one", "--two", "three four"]
     alone = run_python(*target, cwd=cwd, stdin="line\n")
     under = run_python("-m", "gaptrace.live.run", *target, cwd=cwd, stdin="line\n")
-    assert under.returncode == alone.returncode
+    # Python ends itself by the signal; under a recorder that would lose what it has buffered.
+    assert under.returncode == (130 if alone.returncode == -2 else alone.returncode)
     assert under.stdout == alone.stdout
     # Python shows its own runpy in the traceback of a module; here it starts in the module.
     assert under.stderr == without_runpy(alone.stderr)

@@ -58,6 +58,11 @@ def _run(code: CodeType, module: ModuleType, notes: RunNotes) -> None:
     sys.modules["__main__"] = module
     try:
         exec(code, vars(module))
+    except KeyboardInterrupt as error:
+        notes.ended_by(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        # Python would now end itself by SIGINT, and the recorder would lose what it has buffered.
+        sys.exit(130)
     except BaseException as error:
         notes.ended_by(error)
         raise
