@@ -16,20 +16,24 @@ GPU_LIBRARIES = {"cupy", "cuda", "torch", "nvtx", "numba"}
 #: where they are the same part.
 ORDER = (
     {"errors"},
-    {"trace", "intervals", "cost", "quantiles"},
+    {"trace", "intervals", "periods", "cost", "quantiles"},
     {"live", "record", "read"},
     {"launches"},
     {"gaps"},
-    {"graphs", "ranges", "coverage"},
+    {"graphs", "ranges", "repeats", "coverage"},
+    {"sequences"},
+    {"steps"},
     {"findings", "largest_gaps", "recommend"},
     {"analysis"},
     {"doctor", "render"},
+    {"redact"},
     {"cli"},
 )
 #: The analyses know traces, never where one came from; the model knows nothing of either.
 MUST_NOT = {
     "trace": {"read"},
     "intervals": {"trace"},
+    "periods": {"trace", "intervals"},
     "cost": {"trace", "intervals"},
     "read": {"record", "live"},
     "record": {"read", "live", "trace"},
@@ -38,6 +42,9 @@ MUST_NOT = {
     "gaps": {"read", "record", "live"},
     "graphs": {"read", "record", "live"},
     "ranges": {"read", "record", "live"},
+    "repeats": {"read", "record", "live"},
+    "sequences": {"read", "record", "live"},
+    "steps": {"read", "record", "live"},
     "analysis": {"read", "record", "live"},
     "recommend": {"read", "record", "live", "render"},
     "render": {"read", "record", "live", "intervals"},
