@@ -53,4 +53,7 @@ class RunNotes:
         }
         # The program may have moved or filled the disk; that is no reason to fail it.
         with contextlib.suppress(OSError):
-            self._path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            # Whoever reads meanwhile must find the old notes or the new ones, never half of them.
+            draft = self._path.with_name(f".{self._path.name}.{self._pid}")
+            draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            draft.replace(self._path)
