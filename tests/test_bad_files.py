@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -190,11 +190,30 @@ def test_a_file_is_no_folder(tmp_path, refusal):
     assert refusal(path / "t.sqlite").startswith("cannot be read (Not a directory)")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_unreadable(tmp_path, refusal):
+@pytest.fixture
+def nobody() -> Iterator[None]:
+    """Root reads every file: be somebody else for a while."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(user)
+
+
+@pytest.mark.parametrize("command", ["analyze", "recommend"])
+def test_unreadable(tmp_path, capsys, command, request):
     path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)])
+    before = path.read_bytes()
     path.chmod(0o000)
-    assert refusal(path).startswith("cannot be read (Permission denied)")
+    request.getfixturevalue("nobody")
+    assert main([command, str(path)]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"gaptrace: error: {path}: cannot be read (Permission denied)")
+    if os.getuid() == 0:
+        os.seteuid(0)
+    path.chmod(0o600)
+    assert path.read_bytes() == before
 
 
 # And one that is well, so that the refusals above are not for another reason

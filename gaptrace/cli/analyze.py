@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE")
+@click.argument(
+    "traces",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, readable=False),
+    metavar="TRACE",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--device", "device_id", type=int, metavar="N", help="Only this physical GPU.")
 @click.option(

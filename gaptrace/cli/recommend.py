@@ -8,7 +8,7 @@ import click
 
 
 @click.command()
-@click.argument("trace", type=click.Path(path_type=Path))
+@click.argument("trace", type=click.Path(path_type=Path, readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--device", "device_id", type=int, metavar="N", help="Only this physical GPU.")
 @click.option(

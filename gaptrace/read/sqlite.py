@@ -145,12 +145,14 @@ def none_if_zero(column: str) -> pl.Expr:
 
 
 def _check_is_whole_sqlite(path: Path) -> None:
-    if path.is_dir():
-        raise TraceFormatError(f"{path}: is a folder; name the .sqlite or .nsys-rep file inside it")
     try:
         with path.open("rb") as file:
             head = file.read(100)
             size = file.seek(0, 2)
+    except IsADirectoryError as error:
+        raise TraceFormatError(
+            f"{path}: is a folder; name the .sqlite or .nsys-rep file inside it"
+        ) from error
     except FileNotFoundError as error:
         raise TraceFormatError(f"{path}: no such file; check the path") from error
     except OSError as error:
