@@ -10,6 +10,7 @@ left to the program) and prints the chatter of nsys 2023.4.4. Its "report" is a 
 - `silent`: it ends without a report or a word
 - `export`: the export fails half way
 - `slow`: the export takes a minute
+- `agent`: it loses its agent, which stays behind, the first time or with `agents` every time
 - `closes`: the program does not get the descriptors that nsys does not know (never seen)
 """
 # ruff: noqa: T201 - printing is what it is for
@@ -31,6 +32,13 @@ def profile(arguments: list[str]) -> int:
         print("unrecognised option '--cuda-graph-trace=graph'", file=sys.stderr)
         return 1
     stem = Path(arguments[arguments.index("-o") + 1])
+    if FAILS == "agents" or (FAILS == "agent" and not Path(f"{stem}.tried").exists()):
+        Path(f"{stem}.tried").touch()
+        wait = "import time; time.sleep(60)"
+        agent = [sys.executable, "-c", wait, f"--session-name=profile-{os.getpid()}"]
+        subprocess.Popen(agent, close_fds=False)
+        print("Connection to Agent lost. This is most likely a bug.\nSee https://...")
+        return 1
     program = arguments[arguments.index("-o") + 2 :]
     signal.signal(signal.SIGINT, lambda *_: None)
     print("Generating '/tmp/nsys-report-0a1b.qdstrm'", flush=True)

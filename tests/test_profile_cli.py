@@ -424,6 +424,7 @@ def test_a_program_without_cuda_under_the_real_nsys(real, status):
         input="typed",
         capture_output=True,
         text=True,
+        timeout=120,
         check=False,
     )
     assert found.returncode == (status or 1)

@@ -228,6 +228,31 @@ def test_an_importer_that_has_its_libraries_is_named(fake, tmp_path, monkeypatch
         record_program(tmp_path, "pass", fake)
 
 
+def test_a_lost_agent_is_ended_and_the_recording_tried_again(fake, tmp_path):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+        "from test_record import find_nsys, record_program\n"
+        "record_program(Path(sys.argv[2]), 'print(1)', find_nsys())"
+    )
+    # The agent that stays behind holds the output open: nobody would see its end.
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+        env=os.environ | {"FAKE_NSYS": "agent"},
+    )
+    assert (found.stdout, found.stderr) == ("1\n", "")
+    assert (tmp_path / "graph.tried").exists()
+
+
+def test_an_agent_that_is_lost_every_time(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_NSYS", "agents")
+    with pytest.raises(RecorderError, match="lost its own agent twice"):
+        record_program(tmp_path, "pass", fake)
+
+
 def test_an_nsys_that_went_away(tmp_path):
     gone = Nsys(tmp_path / "gone", "2025.1")
     with pytest.raises(RecorderError, match=rf"^cannot start {tmp_path}/gone: "):
@@ -528,6 +553,7 @@ def test_the_real_nsys_passes_input_and_status(tmp_path, program, status):
         input="some input",
         capture_output=True,
         text=True,
+        timeout=120,
         check=False,
         env=os.environ | {"GAPTRACE_NSYS": str(nsys.path)},
     )

@@ -29,6 +29,10 @@ Granularity = Literal["graph", "node"]
 #: in the program before it starts cannot take the numbers, should a version of nsys close them.
 _FIRST_DESCRIPTOR = 200
 
+#: What nsys says when it loses the process that it records with, before the program begins. Seen
+#: once in some 400 runs of 2023.4.4 on a busy machine; the next run went well.
+_AGENT_LOST = "Connection to Agent lost"
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -99,6 +103,9 @@ def record(
     log = stem.with_name(f"{stem.name}.nsys.log")
     notes_path = stem.with_name(f"{stem.name}.script.json")
     returncode, interrupted = _run(command, log, notes_path, output)
+    if _AGENT_LOST in log.read_text(errors="replace") and not (notes_path.exists() or interrupted):
+        # The program has not begun, so that it can be run.
+        returncode, interrupted = _run(command, log, notes_path, output)
     notes = _read_notes(notes_path)
     report = stem.with_name(f"{stem.name}.nsys-rep")
     if not report.is_file():
@@ -129,12 +136,23 @@ def _run(
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             signals.terminate = process.terminate
-            return process.wait(), signals.interrupted
+            returncode = process.wait()
+            if _AGENT_LOST in log.read_text(errors="replace"):
+                _end_agent(process.pid)
+            return returncode, signals.interrupted
     except OSError as error:
         raise RecorderError(f"cannot start {command[0]}: {error}") from error
     finally:
         for descriptor in given:
             os.close(descriptor)
+
+
+def _end_agent(nsys_pid: int) -> None:
+    """End the process that nsys left behind, which would hold the program's output open."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if f"--session-name=profile-{nsys_pid}" in path.read_text(errors="replace").split("\0"):
+                os.kill(int(path.parent.name), signal.SIGTERM)
 
 
 class _Signals:
@@ -193,6 +211,8 @@ def _why_no_report(stem: Path, log: Path, nsys: Nsys, returncode: int, *, interr
     said = log.read_text(encoding="utf-8", errors="replace")
     if stem.with_name(f"{stem.name}.qdstrm").exists():
         return _why_no_import(stem, nsys)
+    if _AGENT_LOST in said:
+        return f"nsys {nsys.version} lost its own agent twice; try again (what it said is in {log})"
     if interrupted:
         return (
             f"interrupted before nsys had saved its report; press Ctrl-C once and wait (see {log})"
