@@ -19,6 +19,7 @@ and any other column by its real name.
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -211,13 +212,12 @@ def export(
     full |= {key: given for key, given in unasked.items() if key in known}
     full["nvtx"] = _with_domains(full.get("nvtx", []))
     strings: dict[str, int] = {}
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
         for key, (table, columns) in known.items():
             if full.get(key) or not lazy:
                 _write(db, f"{table} of schema {schema}", columns, full.get(key, []), strings)
         db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(i, s) for s, i in strings.items()])
-    db.close()
     return path
 
 
