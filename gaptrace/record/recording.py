@@ -149,10 +149,11 @@ def _run(
 
 def _end_agent(nsys_pid: int) -> None:
     """End the process that nsys left behind, which would hold the program's output open."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - processes come and go
         with contextlib.suppress(OSError):
-            if f"--session-name=profile-{nsys_pid}" in path.read_text(errors="replace").split("\0"):
-                os.kill(int(path.parent.name), signal.SIGTERM)
+            arguments = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+            if f"--session-name=profile-{nsys_pid}" in arguments:
+                os.kill(int(pid), signal.SIGTERM)
 
 
 class _Signals:
