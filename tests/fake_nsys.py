@@ -33,10 +33,13 @@ def profile(arguments: list[str]) -> int:
         return 1
     stem = Path(arguments[arguments.index("-o") + 1])
     if FAILS == "agents" or (FAILS == "agent" and not Path(f"{stem}.tried").exists()):
-        Path(f"{stem}.tried").touch()
-        wait = "import time; time.sleep(60)"
-        agent = [sys.executable, "-c", wait, f"--session-name=profile-{os.getpid()}"]
-        subprocess.Popen(agent, close_fds=False)
+        tried = Path(f"{stem}.tried")
+        tried.unlink(missing_ok=True)
+        wait = "import pathlib, sys, time; pathlib.Path(sys.argv[2]).touch(); time.sleep(60)"
+        session = f"--session-name=profile-{os.getpid()}"
+        subprocess.Popen([sys.executable, "-c", wait, session, tried], close_fds=False)
+        while not tried.exists():
+            time.sleep(0.01)
         print("Connection to Agent lost. This is most likely a bug.\nSee https://...")
         return 1
     program = arguments[arguments.index("-o") + 2 :]
