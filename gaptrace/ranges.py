@@ -179,3 +179,39 @@ def _idle_inside(merged: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
 
 def _without_null_domain(windows: pl.DataFrame) -> pl.DataFrame:
     return windows.with_columns(pl.col("domain").fill_null(""))
+
+
+def innermost_ranges(tree: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
+    """Say in which push/pop range each instant of a thread lies.
+
+    Args:
+        tree: `range_tree`.
+        points: thread_id, time_ns and others.
+
+    Returns:
+        points, in their order, with range: path of the range begun last of those open then on that
+        thread, null when there is none.
+    """
+    nested = tree.filter(pl.col("kind") == "push_pop")
+    numbered = points.with_row_index("_point")
+    at = numbered.select("_point", "thread_id", "time_ns").sort("time_ns")
+    order = {"_point": pl.UInt32, "range": pl.String, "_begin": pl.Int64, "depth": pl.Int64}
+    found = [pl.DataFrame(schema=order)]
+    # Ranges of one depth and domain do not overlap on a thread: only the last one begun is open.
+    for _, level in nested.group_by("depth", "domain", maintain_order=True):
+        begun = level.select("thread_id", "depth", "start_ns", _end="end_ns", range="path")
+        inside = at.join_asof(
+            begun.with_columns(_begin="start_ns"),
+            left_on="time_ns",
+            right_on="start_ns",
+            by="thread_id",
+            check_sortedness=False,
+        ).filter(pl.col("time_ns") < pl.col("_end"))
+        found.append(inside.select(*order))
+    innermost = (
+        pl.concat(found)
+        .sort("_begin", "depth", maintain_order=True)
+        .unique("_point", keep="last", maintain_order=True)
+        .select("_point", "range")
+    )
+    return numbered.join(innermost, on="_point", how="left", maintain_order="left").drop("_point")

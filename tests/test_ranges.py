@@ -189,3 +189,29 @@ def test_the_tree_agrees_with_a_stack(lengths):
             if (a, -b, number) < (start, -end, int(own[1:])) and a <= start and b >= end
         ]
         assert row["path"].split("/")[:-1] == [name for *_, name in sorted(around)]
+
+
+def innermost(tree_rows, *instants):
+    points = pl.DataFrame(
+        instants, schema={"thread_id": pl.Int64, "time_ns": pl.Int64}, orient="row"
+    )
+    tree = ranges.range_tree(trace(nvtx=tree_rows).nvtx)
+    return ranges.innermost_ranges(tree, points)["range"].to_list()
+
+
+def test_an_instant_lies_in_the_range_begun_last_on_its_thread():
+    rows = [
+        nvtx("step", 0, 100),
+        nvtx("attn", 10, 20),
+        nvtx("copy", 15, 30, domain="other"),
+        nvtx("own", 0, 90, thread_id=7),
+        nvtx("crossing", 0, 99, kind="start_end"),
+    ]
+    instants = [(THREAD, at) for at in (16, 5, 10, 20, 30, 100)]
+
+    found = innermost(rows, *instants, (7, 50), (8, 50))
+    assert found == ["copy", "step", "step/attn", "copy", "step", None, "own", None]
+
+
+def test_without_ranges_an_instant_lies_in_none():
+    assert innermost([], (THREAD, 5)) == [None]
