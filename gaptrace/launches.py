@@ -64,6 +64,11 @@ def call_names(trace: Trace) -> pl.Series:
     )["name"]
 
 
+def is_for_tiny_copy(call_name: pl.Expr) -> pl.Expr:
+    """Whether a name of `call_names` is that of a tiny copy or of a wait for one."""
+    return call_name.cast(pl.String).str.contains(r", \d+ bytes$").fill_null(False)
+
+
 def _copies(trace: Trace) -> pl.DataFrame:
     """The copy of each call that made one: call_id, bytes, direction, host_memory."""
     host = pl.col("source_memory").is_in(["pageable", "pinned"])
