@@ -5,12 +5,16 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from gaptrace import gaps, graphs, intervals, launches, ranges
+from gaptrace.copy_waits import delayed_copies
 from gaptrace.coverage import check_coverage
 from gaptrace.errors import WindowError
 from gaptrace.findings import Finding, find
+from gaptrace.graph_faults import graph_faults
+from gaptrace.graph_use import graph_use
 from gaptrace.largest_gaps import largest_gaps
 from gaptrace.quantiles import quantiles
 from gaptrace.recommend import Recommendation, recommend
+from gaptrace.topics import with_topics
 from gaptrace.trace import Trace, TraceWarning
 
 
@@ -35,7 +39,7 @@ class Analysis:
         graphs: see `graphs.graph_summary`.
         graph_sizes: see `graphs.graph_sizes`.
         builds: see `graphs.graph_builds`; of the whole trace.
-        findings: what stands out, largest first.
+        findings: what stands out: failures, what costs time (largest first), suspicions.
         recommendation: what to do about graphs and chunks.
         warnings: what limits the figures.
     """
@@ -82,6 +86,7 @@ def analyze(
         WindowError: there is no such device, range, or no device work in the window.
     """
     warnings = [*trace.warnings, *check_coverage(trace)]
+    faults = graph_faults(trace)
     trace = _only_device(trace, device_id)
     between = gaps.device_gaps(trace)
     all_gaps = pl.concat([between, gaps.edge_gaps(trace)])
@@ -100,6 +105,9 @@ def analyze(
     inside = _starting_inside(all_launches, windows)
     builds = graphs.graph_builds(trace)
     nodes = graphs.graph_nodes(trace)
+    use = graph_use(trace, inside, executions, windows, tree)
+    topics = with_topics(trace, shown_gaps, idle, use)
+    delayed = delayed_copies(trace, windows)
     return Analysis(
         trace=trace,
         windows=windows,
@@ -116,8 +124,8 @@ def analyze(
         graphs=graphs.graph_summary(executions, nodes),
         graph_sizes=graphs.graph_sizes(executions, nodes),
         builds=builds,
-        findings=find(devices, causes, inside, builds),
-        recommendation=recommend(trace, executions, shown_gaps, idle, windows),
+        findings=find(devices, topics, inside, use, faults, delayed),
+        recommendation=recommend(trace, executions, shown_gaps, topics, windows, use),
         warnings=tuple(dict.fromkeys(warnings)),
     )
 

@@ -4,28 +4,39 @@ Rules only; a healthy trace gets none.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
-Severity = Literal["high", "medium", "low"]
+from gaptrace.advice import CAPTURE_ADVICE, OTHERS, TOPICS
+from gaptrace.graph_faults import GraphFaults
+from gaptrace.graph_use import GraphUse
 
-#: A cause is worth a finding when it holds at least this share of a device's window. Below it, even
-#: removing the cause altogether would hardly show next to the usual run-to-run spread.
+Severity = Literal["high", "medium", "low"]
+Evidence = dict[str, int | float | str]
+
+#: A topic is worth a finding when it holds at least this share of a device's window. Below it, even
+#: removing it altogether would hardly show next to the usual run-to-run spread.
 SHOW_FROM_FRACTION = 0.02
 _HIGH_FROM_FRACTION = 0.25
 _MEDIUM_FROM_FRACTION = 0.10
+#: NVTX ranges named in one finding.
+_MOST_RANGES = 3
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that costs time.
+    """One thing that costs time, or makes results wrong.
 
     Attributes:
-        code: stable, for machines: the cause, or `cause:detail` where a detail decides the advice.
-        severity: by share of the window: high from 25 %, medium from 10 %, else low.
+        code: stable, for machines: a topic of idle time (see `topics.with_topics`), or a key of
+            `advice.OTHERS`.
+        severity: of what costs time by its share of the window: high from 25 %, medium from 10 %,
+            else low. A failed launch is high, a failed capture too unless graphs run nevertheless
+            (medium), a mere suspicion low.
         title: what, without figures.
-        evidence: the figures: device_id, idle_ns, fraction (of the window), and others by code.
+        evidence: the figures. Of idle time: device_id, idle_ns, fraction (of the window), pieces;
+            largest, largest_ns: the API call or phase that holds most of it; and others by code.
         advice: the next step.
     """
 
@@ -33,75 +44,119 @@ class Finding:
     severity: Severity
     title: str
     advice: str
-    evidence: dict[str, int | float | str] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=dict)
 
 
 def find(
-    devices: pl.DataFrame, causes: pl.DataFrame, launches: pl.DataFrame, builds: pl.DataFrame
+    devices: pl.DataFrame,
+    idle: pl.DataFrame,
+    launches: pl.DataFrame,
+    use: GraphUse,
+    faults: GraphFaults,
+    delayed: pl.DataFrame,
 ) -> tuple[Finding, ...]:
-    """Return findings, largest first.
+    """Return findings: failures, then what costs time, largest first, then suspicions.
 
     Args:
         devices: `Analysis.devices`.
-        causes: `Analysis.causes`.
+        idle: idle pieces, as `topics.with_topics` returns them.
         launches: `launches.launches` inside the window.
-        builds: `graphs.graph_builds`.
+        use: `graph_use.graph_use`.
+        faults: `graph_faults.graph_faults`.
+        delayed: `copy_waits.delayed_copies`.
     """
-    grouped = (
-        causes.with_columns(topic=_topic())
-        .group_by("device_id", "topic", maintain_order=True)
+    topics = [_of_topic(row, launches, use) for row in _large_topics(idle, devices)]
+    return (
+        *_failed_launches(faults),
+        *_failed_captures(faults, launches),
+        *topics,
+        *_contention(delayed, devices),
+        *_unused_execs(faults, devices),
+        *_stale_execs(faults),
+    )
+
+
+def _large_topics(idle: pl.DataFrame, devices: pl.DataFrame) -> list[dict[str, Any]]:
+    """Topics that hold at least `SHOW_FROM_FRACTION` of their device's window, largest first."""
+    by_detail = (
+        idle.with_columns(detail=pl.coalesce("waited", "detail").cast(pl.String))
+        .group_by("device_id", "topic", "detail")
+        .agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum(), pieces=pl.len().cast(pl.Int64))
+        .sort("ns", "detail", descending=[True, False])
+    )
+    return (
+        by_detail.group_by("device_id", "topic", maintain_order=True)
         .agg(
-            idle_ns=pl.col("idle_ns").sum(),
-            pieces=pl.col("piece_count").sum(),
-            top_detail=pl.col("detail").sort_by("idle_ns", descending=True).first(),
-            top_ns=pl.col("idle_ns").max(),
+            idle_ns=pl.col("ns").sum(),
+            pieces=pl.col("pieces").sum(),
+            largest=pl.col("detail").first(),
+            largest_ns=pl.col("ns").first(),
         )
         .join(devices.select("device_id", "span_ns"), on="device_id")
         .with_columns(fraction=pl.col("idle_ns") / pl.col("span_ns"))
         .filter(pl.col("fraction") >= SHOW_FROM_FRACTION)
-        .sort("idle_ns", descending=True)
-    )
-    single = launches.filter(pl.col("call_kind") != "graph_launch").height
-    instantiated = int(builds.filter(pl.col("phase") == "instantiate")["calls"].sum())
-    extra: dict[str, dict[str, int | float | str]] = {
-        "launch_call:single": {"single_launches": single},
-        "graph_build": {"instantiated": instantiated},
-    }
-    return tuple(_finding(row, extra.get(row["topic"], {})) for row in grouped.to_dicts())
-
-
-def _topic() -> pl.Expr:
-    """The cause, split where parts of it want different advice."""
-    detail = pl.col("detail").cast(pl.String)
-    is_graph = detail.str.contains("GraphLaunch").fill_null(False)
-    # Code between the calls of a capture is part of building the graph, and goes when that goes.
-    builds = (pl.col("cause") == "host_code") & (detail == "in capture").fill_null(False)
-    return (
-        pl.when(builds)
-        .then(pl.lit("graph_build"))
-        .when((pl.col("cause") == "launch_call") & is_graph)
-        .then(pl.lit("launch_call:graph"))
-        .when(pl.col("cause") == "launch_call")
-        .then(pl.lit("launch_call:single"))
-        .when(pl.col("cause") == "device_queued")
-        .then(pl.concat_str(pl.col("cause").cast(pl.String), detail, separator=":"))
-        .otherwise(pl.col("cause").cast(pl.String))
+        .sort("idle_ns", "device_id", "topic", descending=[True, False, False])
+        .to_dicts()
     )
 
 
-def _finding(row: dict[str, int | float | str], extra: dict[str, int | float | str]) -> Finding:
-    topic, fraction = str(row["topic"]), float(row["fraction"])
-    title, advice = _WORDS.get(topic, _WORDS["device_queued:between_ops"])
-    evidence: dict[str, int | float | str] = {
-        "device_id": row["device_id"],
-        "idle_ns": row["idle_ns"],
-        "fraction": fraction,
-        "pieces": row["pieces"],
-        **extra,
+def _of_topic(row: dict[str, Any], launches: pl.DataFrame, use: GraphUse) -> Finding:
+    topic = row["topic"]
+    title, advice = TOPICS[topic]
+    evidence = {key: row[key] for key in ("device_id", "idle_ns", "fraction", "pieces")}
+    evidence |= _figures_of(topic, row["device_id"], launches, use)
+    # Elsewhere the detail is the topic, or says no more than it.
+    is_named = topic.startswith(("graph_build", "host_sync", "api_other"))
+    if row["largest"] is not None and (is_named or topic == "host_code:after_wait"):
+        evidence |= {"largest": row["largest"], "largest_ns": row["largest_ns"]}
+    return Finding(topic, _severity(row["fraction"]), title, advice, evidence)
+
+
+def _figures_of(topic: str, device_id: int, launches: pl.DataFrame, use: GraphUse) -> Evidence:
+    """What a topic's evidence holds besides its idle time."""
+    here = pl.col("device_id") == device_id
+    if topic == "launch_call:single":
+        single = here & (pl.col("call_kind") != "graph_launch")
+        return {"single_launches": launches.filter(single).height}
+    if topic == "no_graphs":
+        (row,) = use.ungraphed.filter(here).drop("device_id").to_dicts()
+        return {name: round(value) for name, value in row.items()}
+    if topic == "value_loop":
+        loop = use.loops.filter(here)
+        return {"iterations": loop.height} | _medians(loop, "duration_ns", "gap_ns")
+    if topic.startswith("eager_bursts"):
+        rebuilt = topic == "eager_bursts:rebuilt"
+        return _of_bursts(use.bursts.filter(here & (pl.col("is_rebuilt") == rebuilt)))
+    if topic.startswith("graph_build:"):
+        counts = use.rebuilds.filter(pl.col("habit") == topic.removeprefix("graph_build:"))
+        names = ("launches", "instantiated", "updated", "refused", "captures", "shapes")
+        return {name: int(counts[name].sum()) for name in names}
+    if topic == "graph_build":
+        return {"instantiated": int(use.rebuilds["instantiated"].sum())}
+    return {}
+
+
+def _medians(rows: pl.DataFrame, *columns: str) -> Evidence:
+    row = rows.select(pl.median(*columns)).row(0, named=True)
+    return {name: round(value) for name, value in row.items()}
+
+
+def _of_bursts(bursts: pl.DataFrame) -> Evidence:
+    named = (
+        bursts.drop_nulls("range")
+        .group_by("range", maintain_order=True)
+        .len()
+        .sort("len", descending=True, maintain_order=True)["range"]
+        .to_list()
+    )
+    more = ["..."] if len(named) > _MOST_RANGES else []
+    figures: Evidence = {
+        "bursts": bursts["burst_id"].n_unique(),
+        "single_launches": bursts.height,
     }
-    if row["top_detail"] is not None and ":" not in topic:
-        evidence |= {"largest": row["top_detail"], "largest_ns": row["top_ns"]}
-    return Finding(topic, _severity(fraction), title, advice, evidence)
+    if named:
+        figures["ranges"] = ", ".join(named[:_MOST_RANGES] + more)
+    return figures
 
 
 def _severity(fraction: float) -> Severity:
@@ -110,60 +165,65 @@ def _severity(fraction: float) -> Severity:
     return "medium" if fraction >= _MEDIUM_FROM_FRACTION else "low"
 
 
-#: topic -> (title, advice).
-_WORDS = {
-    "host_code": (
-        "the host runs code between CUDA calls while the device waits",
-        "narrow the report to the steady part with --range or --from/--to; if it stays, profile "
-        "the Python or framework code there, or capture the step as a CUDA graph so that this "
-        "code does not run at every step",
-    ),
-    "launch_call:single": (
-        "the device waits for single launches",
-        "capture the repeated launches of a step as a CUDA graph, or fuse small kernels",
-    ),
-    "launch_call:graph": (
-        "the device waits for graph launches",
-        "see the recommendation below; recording itself lengthens graph launches, so compare with "
-        "a run without a recorder before cutting graphs",
-    ),
-    "graph_build": (
-        "graphs are built while the device waits",
-        "build each graph once and replay it; if its parameters change, update the exec instead "
-        "of instantiating it anew",
-    ),
-    "host_sync": (
-        "the device waits after the host has waited for it",
-        "synchronise less often: keep values on the device, copy results asynchronously into "
-        "pinned memory, read them one step later",
-    ),
-    "api_other": (
-        "the device waits for other CUDA calls",
-        "move allocation, module loading and other set-up out of the steady part: warm up first, "
-        "and reuse memory through a pool",
-    ),
-    "device_queued:in_graph": (
-        "the device pauses between the nodes inside a graph",
-        "chunk size cannot change this: fuse small kernels, or use programmatic dependent launch",
-    ),
-    "device_queued:between_graphs": (
-        "the device pauses between graphs that were launched in time",
-        "launch fewer, larger graphs",
-    ),
-    "device_queued:cross_stream": (
-        "the device pauses while work on one stream waits for another",
-        "look at the events between these streams; put dependent small kernels on one stream",
-    ),
-    "device_queued:between_ops": (
-        "the device pauses between ops that were launched in time",
-        "these are the device's own start-up costs: use fewer, larger kernels, or a graph",
-    ),
-    "profiler": (
-        "the recorder holds the host up",
-        "figures near these times are of the recorder: record a shorter part, or without it",
-    ),
-    "unrecorded": (
-        "idle time whose launch was not recorded",
-        "record from before the launches on, without cutting the file, to learn its cause",
-    ),
-}
+def _other(code: str, severity: Severity, evidence: Evidence, advice: str | None = None) -> Finding:
+    title, usual = OTHERS[code]
+    return Finding(code, severity, title, advice or usual, evidence)
+
+
+def _failed_launches(faults: GraphFaults) -> list[Finding]:
+    return [
+        _other("launch_failed", "high", {"call": name, "return_code": code, "calls": calls})
+        for name, code, calls in faults.failed_launches.rows()
+    ]
+
+
+def _failed_captures(faults: GraphFaults, launches: pl.DataFrame) -> list[Finding]:
+    runs_graphs = (launches["call_kind"] == "graph_launch").any()
+    causes = faults.failed_captures.group_by("call_name", "return_code", maintain_order=True).len()
+    return [
+        _other(
+            "capture_failed",
+            "medium" if runs_graphs else "high",
+            {"call": name, "return_code": code, "captures": captures},
+            CAPTURE_ADVICE.get(code),
+        )
+        for name, code, captures in causes.rows()
+    ]
+
+
+def _contention(delayed: pl.DataFrame, devices: pl.DataFrame) -> list[Finding]:
+    found = []
+    for device_id, span_ns in devices.select("device_id", "span_ns").rows():
+        here = delayed.filter(pl.col("device_id") == device_id)
+        fraction = int(here["delayed_ns"].sum()) / span_ns if span_ns else 0.0
+        if fraction >= SHOW_FROM_FRACTION:
+            evidence: Evidence = {
+                "device_id": device_id,
+                "delayed_ns": int(here["delayed_ns"].sum()),
+                "fraction": fraction,
+                "copies": here.height,
+                "direction": ", ".join(here["name"].cast(pl.String).unique().sort()),
+            }
+            found.append(_other("copy_contention", _severity(fraction), evidence))
+    return found
+
+
+def _unused_execs(faults: GraphFaults, devices: pl.DataFrame) -> list[Finding]:
+    built_ns = int(faults.unused_execs["built_ns"].sum())
+    longest_ns = max(devices["span_ns"].to_list(), default=0)
+    if not built_ns or built_ns < SHOW_FROM_FRACTION * longest_ns:
+        return []
+    evidence: Evidence = {"execs": faults.unused_execs.height, "built_ns": built_ns}
+    return [_other("graphs_never_launched", "low", evidence)]
+
+
+def _stale_execs(faults: GraphFaults) -> list[Finding]:
+    stale = faults.stale_execs
+    if stale.is_empty():
+        return []
+    evidence: Evidence = {
+        "execs": stale.height,
+        "freed": int(stale["freed"].max()),  # type: ignore[arg-type]
+        "call": stale["call_name"][0],
+    }
+    return [_other("stale_addresses", "low", evidence)]

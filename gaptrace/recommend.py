@@ -14,6 +14,7 @@ from typing import Literal
 import polars as pl
 
 from gaptrace.cost import ChunkModel, HostCost, plateau, uniform
+from gaptrace.graph_use import PER_LAUNCH, GraphUse
 from gaptrace.graphs import graph_nodes
 from gaptrace.trace import Trace, TraceWarning
 
@@ -34,11 +35,19 @@ NOISE_FRACTION = 0.005
 #: 1.16 us without, on an H200 (driver 580, CUDA 13.0). On other machines a rough guide.
 _GAP_STRETCH = {"graph": 2.2, "node": 4.7}
 #: Idle time that the size of graphs can change: launching them and building them.
-_SIZE_MATTERS = pl.col("cause").is_in(["launch_call", "graph_build"]) | (
-    (pl.col("cause") == "host_code") & (pl.col("detail") == "in capture").fill_null(False)
+_SIZE_MATTERS = (pl.col("cause") == "launch_call") | pl.col("topic").str.starts_with("graph_build")
+#: Ways to use graphs that cost more than any chunk size could save, and what goes when they go.
+_AVOIDABLE = (
+    "value_loop",
+    "eager_bursts",
+    "eager_bursts:rebuilt",
+    "graph_build:instantiated_alike",
+    "graph_build:alternating_shapes",
+    "graph_build:node_by_node",
 )
-#: A build or update call per launch, at least as often as this, is a regime and not a warm-up.
-_PER_LAUNCH = 0.5
+#: Nodes from which on the memory of an exec is worth a look. A judgement, for want of a figure per
+#: node: JBjoernskov/Twin4Build#134 has 8 GiB in one exec of 360 unrolled steps.
+_MANY_NODES = 10_000
 
 
 @dataclass(frozen=True)
@@ -67,15 +76,15 @@ class Recommendation:
     Attributes:
         verdict: what to do.
         regime: how the program uses its graphs; null when it launches none.
-        cause: for not_a_chunk_problem, the cause of the idle time; for needs_calibration, the
-            parameter that is missing.
+        cause: for not_a_chunk_problem, the topic of the idle time (see `topics.with_topics`); for
+            needs_calibration, the parameter that is missing.
         nodes: of one step; null when unknown.
         chunk, plateau, schedule: the advised chunk size, the range of sizes about as good, and the
             sizes in launch order; null unless the verdict is chunk or one_graph.
         predicted_ns: makespan by arm: one_graph, chunk, device_only, those that could be predicted.
         gain_ns: what following the advice is expected to save per step.
         gain_cap_ns: idle time in the window that launches and builds of graphs account for: no
-            chunk size can gain more.
+            chunk size can gain more. For merge, the pauses between queued graphs as traced.
         break_even_replays: replays after which a graph has paid for itself; null when unknown.
         inputs: the figures behind it.
         warnings: what limits it.
@@ -102,6 +111,7 @@ def recommend(
     gaps: pl.DataFrame,
     idle: pl.DataFrame,
     windows: pl.DataFrame,
+    use: GraphUse,
 ) -> Recommendation:
     """Recommend from the trace alone.
 
@@ -109,8 +119,9 @@ def recommend(
         trace: the trace.
         executions: `graphs.graph_executions` inside the windows.
         gaps: gaps inside the windows.
-        idle: pieces of them.
+        idle: pieces of them, as `topics.with_topics` returns them.
         windows: device_id, start_ns, end_ns.
+        use: `graph_use.graph_use`.
     """
     span_ns = int((windows["end_ns"] - windows["start_ns"]).sum())
     if executions.is_empty():
@@ -120,20 +131,25 @@ def recommend(
     cap_ns = _sum(waiting, _SIZE_MATTERS)
     base = Recommendation(
         "needs_calibration",
-        regime=_regime(trace, executions, windows),
+        regime=_regime(use.rebuilds),
         nodes=step.nodes,
         gain_cap_ns=cap_ns,
         inputs=_inputs(step, executions, f"{trace.meta.granularity}-granularity trace"),
-        warnings=(_recorder_warning(trace),),
+        warnings=(_recorder_warning(trace), *_memory_warning(trace, executions)),
     )
-    cause, cause_ns = _largest_other(waiting)
+    habit, habit_ns = _largest(idle.filter(pl.col("topic").is_in(_AVOIDABLE)))
+    if habit_ns >= max(cap_ns / 2, NOISE_FRACTION * span_ns):
+        return replace(base, verdict="not_a_chunk_problem", cause=habit)
+    cause, cause_ns = _largest(waiting.filter(~_SIZE_MATTERS))
     if cap_ns >= max(cause_ns, NOISE_FRACTION * span_ns):
         return _weigh(step, base)
-    stretch = _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
-    cuts_ns = _sum(waiting, pl.col("detail") == "between_graphs") / stretch
-    if cause == "device_queued" and cuts_ns >= NOISE_FRACTION * span_ns:
-        return replace(base, verdict="merge", gain_ns=round(cuts_ns / step.chains))
-    if cause_ns < NOISE_FRACTION * span_ns:
+    cuts_ns = _sum(waiting, pl.col("detail") == "between_graphs")
+    untraced_ns = cuts_ns / _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
+    if cause.startswith("device_queued") and untraced_ns >= NOISE_FRACTION * span_ns:
+        gain_ns = round(untraced_ns / step.chains)
+        return replace(base, verdict="merge", gain_ns=gain_ns, gain_cap_ns=cuts_ns)
+    # Pauses between graphs that would not be worth merging without the recorder's share come here.
+    if cause_ns < NOISE_FRACTION * span_ns or cause == "device_queued:between_graphs":
         return replace(base, verdict="no_difference_shown")
     return replace(base, verdict="not_a_chunk_problem", cause=cause)
 
@@ -189,16 +205,14 @@ def _step(trace: Trace, executions: pl.DataFrame) -> _Step:
     )
 
 
-def _regime(trace: Trace, executions: pl.DataFrame, windows: pl.DataFrame) -> Regime:
-    begin, end = windows["start_ns"].min(), windows["end_ns"].max()
-    builds = trace.api.filter(pl.col("start_ns").is_between(begin, end))
-    per_launch = {
-        phase: builds.filter(pl.col("phase") == phase).height / executions.height
-        for phase in ("instantiate", "update")
-    }
-    if per_launch["instantiate"] >= _PER_LAUNCH:
+def _regime(rebuilds: pl.DataFrame) -> Regime:
+    launches, instantiated, updated = (
+        int(rebuilds[name].sum()) for name in ("launches", "instantiated", "updated")
+    )
+    often = PER_LAUNCH * max(launches, 1)
+    if instantiated >= often:
         return "instantiate"
-    return "update" if per_launch["update"] >= _PER_LAUNCH else "replay"
+    return "update" if updated >= often else "replay"
 
 
 def _weigh(step: _Step, base: Recommendation) -> Recommendation:
@@ -236,14 +250,14 @@ def _weigh(step: _Step, base: Recommendation) -> Recommendation:
 def _without_graphs(idle: pl.DataFrame, span_ns: int) -> Recommendation:
     launch_ns = _sum(idle, pl.col("cause") == "launch_call")
     base = Recommendation("needs_calibration", gain_cap_ns=launch_ns)
-    cause, cause_ns = _largest_other(idle)
-    if max(launch_ns, cause_ns) < NOISE_FRACTION * span_ns:
+    topic, topic_ns = _largest(idle.filter(pl.col("cause") != "launch_call"))
+    if max(launch_ns, topic_ns) < NOISE_FRACTION * span_ns:
         return replace(base, verdict="do_not_graph", gain_ns=0)
-    if launch_ns >= cause_ns or cause in ("host_code", "device_queued"):
+    if launch_ns >= topic_ns or topic.startswith(("no_graphs", "host_code", "device_queued")):
         # In a graph the code between launches vanishes with the launches; how much is left depends
         # on what a graph launch costs here, which a trace without graphs cannot tell.
         return replace(base, cause="graph_launch_cost")
-    return replace(base, verdict="not_a_chunk_problem", cause=cause)
+    return replace(base, verdict="not_a_chunk_problem", cause=topic)
 
 
 def _idle_before_graphs(trace: Trace, gaps: pl.DataFrame, idle: pl.DataFrame) -> pl.DataFrame:
@@ -253,15 +267,23 @@ def _idle_before_graphs(trace: Trace, gaps: pl.DataFrame, idle: pl.DataFrame) ->
     return idle.filter(pl.col("gap_id").is_in(ending.implode()))
 
 
-def _largest_other(idle: pl.DataFrame) -> tuple[str, int]:
-    """The largest cause that chunk size does not touch, and its nanoseconds."""
-    others = (
-        idle.filter(~_SIZE_MATTERS)
-        .group_by("cause", maintain_order=True)
+def _largest(idle: pl.DataFrame) -> tuple[str, int]:
+    """Return a topic of some idle time, and nanoseconds: of the cause or habit that holds most.
+
+    Most topics are parts of a cause: it is weighed as a whole, and named by its largest topic.
+    """
+    by_topic = (
+        idle.with_columns(
+            family=pl.when(pl.col("topic") == "no_graphs")
+            .then(pl.col("cause").cast(pl.String))
+            .otherwise(pl.col("topic").str.split(":").list.first())
+        )
+        .group_by("family", "topic")
         .agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
-        .sort("ns", descending=True)
+        .with_columns(family_ns=pl.col("ns").sum().over("family"))
+        .sort("family_ns", "ns", "topic", descending=[True, True, False])
     )
-    return others.row(0) if others.height else ("host_code", 0)
+    return by_topic.select("topic", "family_ns").row(0) if by_topic.height else ("host_code", 0)
 
 
 def _sum(idle: pl.DataFrame, which: pl.Expr) -> int:
@@ -284,6 +306,22 @@ def _inputs(step: _Step, executions: pl.DataFrame, evidence: str) -> tuple[Param
         for name, value, samples in values
         if value is not None
     )
+
+
+def _memory_warning(trace: Trace, executions: pl.DataFrame) -> list[TraceWarning]:
+    ran = executions.select("process_id", "graph_exec_id")
+    nodes = graph_nodes(trace).join(ran, on=ran.columns, how="semi")["nodes"]
+    largest = int(nodes.max() or 0)  # type: ignore[arg-type]
+    if largest < _MANY_NODES:
+        return []
+    return [
+        TraceWarning(
+            "exec_memory",
+            f"a graph has {largest:,} nodes; its exec holds memory for each of them, which no "
+            "trace shows: compare free memory before and after instantiating, and where the same "
+            "nodes come again and again inside the graph, launch an exec of them repeatedly",
+        )
+    ]
 
 
 def _recorder_warning(trace: Trace) -> TraceWarning:

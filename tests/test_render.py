@@ -66,11 +66,10 @@ Findings
      span), most of it cudaMalloc (20.0 us)
      Next: move allocation, module loading and other set-up out of the steady
      part: warm up first, and reuse memory through a pool.
-  2. [medium] the host runs code between CUDA calls while the device waits: 20.0
-     us (14.2% of the span)
-     Next: narrow the report to the steady part with --range or --from/--to; if
-     it stays, profile the Python or framework code there, or capture the step
-     as a CUDA graph so that this code does not run at every step.
+  2. [medium] the host runs code between CUDA calls before it launches graphs:
+     20.0 us (14.2% of the span)
+     Next: profile the Python or framework code there: the size of the graphs
+     does not change it, fewer launches and a lighter path to them do.
   3. [low] the device waits for graph launches: 8.00 us (5.7% of the span)
      Next: see the recommendation below; recording itself lengthens graph
      launches, so compare with a run without a recorder before cutting graphs.
@@ -126,7 +125,7 @@ def test_a_healthy_trace_has_no_findings_section():
     text = report(analyze(busy), width=100, color=False)
 
     assert "Findings" not in text
-    assert "Leave it as it is" in text
+    assert "Graphs would gain nothing here" in text
 
 
 def test_a_single_op_has_no_gaps_and_says_no_quantiles():

@@ -274,24 +274,16 @@ def _findings(analysis: Analysis) -> RenderableType | None:
     several = analysis.devices.height > 1
     rows = Table.grid(padding=(0, 1))
     for number, finding in enumerate(analysis.findings[:_MOST_ROWS], 1):
-        figures = finding.evidence
-        where = f"device {figures['device_id']}: " if several else ""
-        of_window = share(float(figures["fraction"]), 1)
+        device_id = finding.evidence.get("device_id")
+        where = f"device {device_id}: " if several and device_id is not None else ""
         what = Text.assemble(
             (f"[{finding.severity}] ", style[finding.severity]),
             f"{where}{finding.title}: ",
-            (f"{duration(float(figures['idle_ns']))} ({of_window} of the span)", "bold"),
-            _largest(figures),
+            (words.figures(finding), "bold"),
         )
         rows.add_row(f"{number}.", what)
         rows.add_row("", Text(f"Next: {finding.advice}."))
     return Group(_title("Findings"), Padding(rows, (0, 0, 0, 2)))
-
-
-def _largest(figures: dict[str, int | float | str]) -> str:
-    if "largest" not in figures:
-        return ""
-    return f", most of it {figures['largest']} ({duration(float(figures['largest_ns']))})"
 
 
 def _recommendation(recommendation: Recommendation) -> RenderableType:
@@ -299,14 +291,8 @@ def _recommendation(recommendation: Recommendation) -> RenderableType:
         Text(words.verdict(recommendation), style="bold"),
         Text(f"verdict {recommendation.verdict}, regime {words.regime(recommendation)}"),
     ]
-    if recommendation.regime and recommendation.gain_cap_ns is not None:
-        cap = duration(recommendation.gain_cap_ns)
-        lines.append(
-            Text(
-                f"no chunk size can gain more than {cap} in this window: the idle time in launches "
-                "and builds of graphs"
-            )
-        )
+    if cap := words.gain_cap(recommendation):
+        lines.append(Text(cap))
     if recommendation.inputs:
         lines.append(
             Text(

@@ -1,7 +1,8 @@
 """What the terms of a report mean and what a verdict asks for, in sentences."""
 
+from gaptrace.findings import Finding
 from gaptrace.recommend import Recommendation
-from gaptrace.render.units import duration
+from gaptrace.render.units import count, duration, share
 from gaptrace.trace import Granularity
 
 CAUSES = {
@@ -45,12 +46,12 @@ def verdict(recommendation: Recommendation) -> str:
         case "merge":
             return (
                 "Launch fewer, larger graphs: the device pauses between graphs that were launched "
-                f"in time, for about {duration(recommendation.gain_ns)} a step."
+                f"in time, for about {duration(recommendation.gain_ns)} a step without a recorder."
             )
         case "do_not_graph":
             return (
-                "Leave it as it is: no graph is launched, and the device hardly waits, so that "
-                "graphs would gain nothing."
+                "Graphs would gain nothing here: none is launched, and the device hardly waits for "
+                "what is launched without."
             )
         case "no_difference_shown":
             return (
@@ -58,13 +59,96 @@ def verdict(recommendation: Recommendation) -> str:
                 "than 0.5 % of the time."
             )
         case "not_a_chunk_problem":
-            return (
-                f"Chunk size is not the problem: most of the idle time before graphs is {cause} "
-                f"({CAUSES.get(cause, cause)})."
-            )
+            return f"Chunk size is not the problem: {_REASONS.get(cause) or _most_of(cause)}."
         case "needs_calibration":
             return _MISSING.get(cause, "This trace alone cannot tell.")
 
+
+def _most_of(cause: str) -> str:
+    return f"most of the idle time before graphs is {cause} ({CAUSES.get(cause, cause)})"
+
+
+def gain_cap(recommendation: Recommendation) -> str | None:
+    """Say in one sentence what no change of graph sizes can exceed; None without graphs."""
+    if recommendation.regime is None or recommendation.gain_cap_ns is None:
+        return None
+    cap = duration(recommendation.gain_cap_ns)
+    if recommendation.verdict == "merge":
+        return (
+            f"merging cannot gain more than {cap} in this window: the pauses between queued "
+            "graphs as traced, which the recorder lengthens"
+        )
+    return (
+        f"no chunk size can gain more than {cap} in this window: the idle time in launches and "
+        "builds of graphs"
+    )
+
+
+def figures(finding: Finding) -> str:
+    """Return the evidence of a finding as text: times, shares, counts and names."""
+    evidence = finding.evidence
+    parts = []
+    if "idle_ns" in evidence:
+        of_window = share(float(evidence["fraction"]), 1)
+        parts.append(f"{duration(float(evidence['idle_ns']))} ({of_window} of the span)")
+    if template := _FIGURES.get(finding.code):
+        parts.append(template.format_map({key: _shown(key, evidence[key]) for key in evidence}))
+    if "largest" in evidence:
+        longest = duration(float(evidence["largest_ns"]))
+        after = "after" if finding.code == "host_code:after_wait" else "most of it"
+        parts.append(f"{after} {evidence['largest']} ({longest})")
+    if "ranges" in evidence:
+        parts.append(f"in range {evidence['ranges']}")
+    return ", ".join(parts)
+
+
+def _shown(key: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    if key.endswith("_ns"):
+        return duration(value)
+    if key.endswith("_fraction") or key == "fraction":
+        return share(value, 1)
+    return str(value) if key == "return_code" else count(round(value))
+
+
+_BUILT = "{instantiated} instantiated and {updated} updated for {launches} launches"
+#: What a finding counts besides idle time, by code.
+_FIGURES = {
+    "no_graphs": "{kernels} kernels of {kernel_ns}, one every {launch_ns}",
+    "value_loop": "{iterations} graphs of {duration_ns}, each {gap_ns} after the one before",
+    "eager_bursts": "{single_launches} kernels in {bursts} bursts",
+    "eager_bursts:rebuilt": "{single_launches} kernels in {bursts} bursts",
+    "graph_build:instantiated_alike": _BUILT,
+    "graph_build:alternating_shapes": _BUILT
+    + ", {refused} updates refused, {shapes} shapes in {captures} captures",
+    "graph_build:instantiated": _BUILT,
+    "graph_build:node_by_node": _BUILT,
+    "graph_build:updated": _BUILT,
+    "launch_failed": "{call} returned error {return_code}, calls: {calls}",
+    "capture_failed": "{call} returned error {return_code}, captures lost: {captures}",
+    "copy_contention": "{delayed_ns} ({fraction} of the span) in {copies} copies, {direction}",
+    "graphs_never_launched": "{execs} execs, {built_ns} to instantiate",
+    "stale_addresses": "{execs} execs launched after memory was freed, from {call} on in {freed} "
+    "calls",
+}
+
+#: Why chunk size is not the problem, for topics that are more than a cause.
+_REASONS = {
+    "value_loop": "the host reads a value after each small graph before it launches the next",
+    "eager_bursts": "between replays some steps run kernel by kernel",
+    "eager_bursts:rebuilt": "graphs are given up and built anew between replays",
+    "graph_build:instantiated_alike": "graphs of one size are instantiated anew at every launch",
+    "graph_build:alternating_shapes": "graphs of alternating shapes replace each other",
+    "graph_build:node_by_node": "graphs are pointed to other buffers node by node at every launch",
+    "host_sync:tiny_copy": "the device waits while the host waits for copies of a few bytes",
+    "host_code:after_wait": "the device runs dry while the host waits for it, and then the host "
+    "runs code before it launches again",
+    "host_code:before_graphs": _most_of("host_code"),
+    "device_queued:in_graph": "the device pauses inside the graphs",
+    "device_queued:cross_stream": "graphs wait for work of other streams",
+    "device_queued:between_ops": "the device pauses between ops that were launched in time",
+}
 
 _MISSING = {
     "nodes": (
