@@ -183,21 +183,25 @@ def test_it_does_not_write_over_its_source(tmp_path):
 
 def test_a_window_without_work_makes_no_file(tmp_path):
     full = a_recording(tmp_path / "full.sqlite")
-    with pytest.raises(SystemExit, match="no device work between 500 and 600"):
+    with pytest.raises(SystemExit, match="no device work between 500 and 600 ns"):
         sample(full, "--from", "500", "--to", "600")
     assert [path.name for path in tmp_path.iterdir()] == ["full.sqlite"]
 
 
 def test_an_unknown_range_names_those_that_exist(tmp_path):
     full = a_recording(tmp_path / "full.sqlite")
-    with pytest.raises(SystemExit, match=r"no NVTX range \['stp'\].*'step'"):
+    with pytest.raises(
+        SystemExit, match="no NVTX range is named stp; there are: main, warm, main/step"
+    ):
         sample(full, "--range", "stp")
 
 
-@pytest.mark.parametrize("text", ["/home/alice/run.py", "alice@host", "10.0.0.7", "USER=alice"])
+@pytest.mark.parametrize(
+    "text", ["/home/alice/run.py", "alice@host", "10.0.0.7", "USER=alice", "on alice-laptop.lan"]
+)
 def test_a_name_that_looks_personal_stops_it(tmp_path, text):
     full = export(tmp_path / "full.sqlite", kernels=[kernel(100, 110, name=f"load {text}")])
-    with pytest.raises(SystemExit, match="looks personal"):
+    with pytest.raises(SystemExit, match="look personal, nothing written"):
         sample(full, "--from", "50", "--to", "200")
     assert [path.name for path in tmp_path.iterdir()] == ["full.sqlite"]
 

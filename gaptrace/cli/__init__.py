@@ -19,6 +19,7 @@ class LazyGroup(click.Group):
         "doctor": ("gaptrace.cli.doctor", "Say what this machine has and what is missing."),
         "profile": ("gaptrace.cli.profile", "Record a script, then analyze what was recorded."),
         "recommend": ("gaptrace.cli.recommend", "Say what CUDA graphs and chunks would change."),
+        "redact": ("gaptrace.cli.redact", "Write a copy of a trace that can be shared."),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -11,10 +11,15 @@ def load(path: Path) -> "Trace":
     """Read an export; a .nsys-rep report is exported first, with a progress bar on a terminal."""
     from gaptrace.read import read
 
-    if path.suffix == ".nsys-rep":
-        from gaptrace.cli.progress import percentage_bar
-        from gaptrace.record.export import export
+    return read(exported(path))
 
-        with percentage_bar("exporting") as progress:
-            path = export(path, progress=progress)
-    return read(path)
+
+def exported(path: Path) -> Path:
+    """Return the export itself, of a .nsys-rep report after exporting it."""
+    if path.suffix != ".nsys-rep":
+        return path
+    from gaptrace.cli.progress import percentage_bar
+    from gaptrace.record.export import export
+
+    with percentage_bar("exporting") as progress:
+        return export(path, progress=progress)

@@ -1,0 +1,284 @@
+"""Writing the redacted copy of an export, and counting what is left out."""
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gaptrace.errors import GaptraceError, TraceFormatError
+from gaptrace.redact.kept import (
+    KEPT,
+    NODES_OF_USED_GRAPHS,
+    OPS,
+    ROWS,
+    ROWS_OF_WINDOW,
+    STRING_IDS,
+    TEXTS,
+)
+
+#: An API call: thread, start, end, process, correlation id.
+Call = tuple[int, int, int, int, int | None]
+#: Errors of SQLite that are about the file that is written.
+_TARGETS_FAULT = ("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_READONLY")
+_TYPES = {"INTEGER", "TEXT", "REAL"}
+_PATH = re.compile(r"(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.+@-]+)+")
+
+
+@dataclass
+class Dropped:
+    """What a copy leaves out.
+
+    Attributes:
+        tables: table -> its rows. Those of constants (ENUM_...) are not listed.
+        columns: kept table -> its columns that are not.
+        rows: kept table -> how many of its rows are not, and how many there were.
+        texts: kind of string -> how many.
+    """
+
+    tables: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    rows: dict[str, tuple[int, int]] = field(default_factory=dict)
+    texts: dict[str, int] = field(default_factory=dict)
+
+
+def write_copy(
+    source: Path,
+    target: Path,
+    hide: Callable[[bytes | str | None], str | None],
+    *,
+    window: tuple[int, int] | None = None,
+    calls: Iterable[Call] = (),
+    made_by: str = "gaptrace redact",
+) -> Dropped:
+    """Write what `kept` lists of an export to a new file.
+
+    No text is written and removed again: what is left out never is in the file, and nothing of it
+    stays in free pages or in the unused rest of a page.
+
+    Args:
+        source: the export; opened read-only.
+        target: does not exist.
+        hide: gives the name to write for a name.
+        window: from, to in nanoseconds: only device work that overlaps it, NVTX ranges that lie in
+            it, API calls that overlap it.
+        calls: the API calls that are kept besides those that overlap the window.
+        made_by: is noted in the copy.
+
+    Raises:
+        TraceFormatError: the source is damaged.
+        GaptraceError: the target cannot be written.
+    """
+    try:
+        with closing(sqlite3.connect(_uri(source, "ro&immutable=1"), uri=True)) as db:
+            db.isolation_level = None
+            db.create_function("hide", 1, hide, deterministic=True)
+            db.execute("PRAGMA temp_store = MEMORY")
+            db.execute("ATTACH ? AS copy", [_uri(target, "rwc")])
+            # A copy that is not finished is thrown away: it needs neither journal nor sync.
+            db.execute("PRAGMA copy.journal_mode = OFF")
+            db.execute("PRAGMA copy.synchronous = OFF")
+            db.execute("PRAGMA copy.secure_delete = ON")
+            present = _tables(db)
+            if window is not None:
+                _note_used(db, present, window, calls)
+            dropped = _copy(db, present, window)
+            _sign(db, made_by, window)
+            db.execute("VACUUM copy")
+            return dropped
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", "").startswith(_TARGETS_FAULT):
+            raise GaptraceError(f"{target.parent}: cannot write the copy there: {error}") from error
+        raise TraceFormatError(
+            f"{source}: damaged or incomplete SQLite file ({error}); "
+            "copy it again, or export the report again with nsys export --type sqlite"
+        ) from error
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"{path.absolute().as_uri()}?mode={mode}"
+
+
+def _tables(db: sqlite3.Connection) -> dict[str, dict[str, str]]:
+    """Return {table: {column: its declaration}}."""
+    names = db.execute("SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view')")
+    return {
+        name: {
+            row[1]: f"{row[2] if row[2] in _TYPES else ''}{' NOT NULL' * row[3]}"
+            for row in db.execute(f"PRAGMA main.table_info({_quoted(name)})")
+        }
+        for (name,) in names.fetchall()
+    }
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _note_used(
+    db: sqlite3.Connection,
+    present: dict[str, dict[str, str]],
+    window: tuple[int, int],
+    calls: Iterable[Call],
+) -> None:
+    """Note in temporary tables which ops and calls are kept, and which graphs they came from.
+
+    An executable graph's nodes name the captured ones as originals, and its own creation row names
+    the captured graph: both are noted.
+    """
+    db.execute("CREATE TEMP TABLE call (thread, start, stop, process, correlation)")
+    db.execute("BEGIN")
+    db.executemany("INSERT INTO call VALUES (?, ?, ?, ?, ?)", calls)
+    db.execute("COMMIT")
+    db.execute("CREATE TEMP TABLE op (globalPid, correlationId, contextId, streamId)")
+    db.execute("CREATE TEMP TABLE graph (pid, graph)")
+    at = _times(window)
+    for table in sorted(OPS & present.keys()):
+        rows = f"FROM {_source(table, present)} WHERE {ROWS_OF_WINDOW[table]}"
+        db.execute(
+            f"INSERT INTO op SELECT globalPid, correlationId, contextId, streamId {rows}", at
+        )
+        graph = "graphId" if "graphId" in KEPT[table].split() else "graphNodeId >> 32"
+        db.execute(f"INSERT INTO graph SELECT DISTINCT globalPid, {graph} {rows}", at)
+    for table in sorted({"CUDA_GRAPH_EVENTS", "CUDA_GRAPH_NODE_EVENTS"} & present.keys()):
+        db.execute(
+            "INSERT INTO graph SELECT DISTINCT globalTid & ~16777215, originalGraphNodeId >> 32"
+            f" FROM {_source(table, present)} WHERE {NODES_OF_USED_GRAPHS}"
+        )
+
+
+def _source(table: str, present: dict[str, dict[str, str]]) -> str:
+    """Return a table as all exporters have it: columns that this one lacks are null."""
+    lacking = [column for column in KEPT[table].split() if column not in present[table]]
+    nulls = "".join(f', NULL AS "{column}"' for column in lacking)
+    return f"(SELECT *{nulls} FROM main.{table})"
+
+
+def _times(window: tuple[int, int] | None) -> dict[str, int]:
+    return {} if window is None else {"from": window[0], "to": window[1]}
+
+
+def _copy(
+    db: sqlite3.Connection, present: dict[str, dict[str, str]], window: tuple[int, int] | None
+) -> Dropped:
+    dropped = Dropped()
+    rules = ROWS if window is None else ROWS_OF_WINDOW
+    for table, wanted in KEPT.items():
+        has = present.get(table, {})
+        columns = {column: has[column] for column in wanted.split() if column in has}
+        if not columns:
+            continue
+        rule = rules.get(table, "1")
+        if window is not None and table == "CUDA_GRAPH_EVENTS" and "graphNodeId" in columns:
+            rule = NODES_OF_USED_GRAPHS  # until 2023.4 this table held nodes, not graphs
+        rows = f"{_source(table, present)} WHERE {rule}"
+        kept = _fill(db, table, columns, rows, window)
+        before = _count(db, table)
+        if kept < before:
+            dropped.rows[table] = (before - kept, before)
+        if left_out := sorted(has.keys() - columns):
+            dropped.columns[table] = left_out
+    _fill_strings(db)
+    dropped.tables = {
+        table: count
+        for table in sorted(present.keys() - KEPT.keys() - {"StringIds"})
+        if not table.startswith(("ENUM_", "sqlite_")) and (count := _count(db, table))
+    }
+    dropped.texts = _dropped_texts(db, present)
+    return dropped
+
+
+def _fill(
+    db: sqlite3.Connection,
+    table: str,
+    columns: dict[str, str],
+    rows: str,
+    window: tuple[int, int] | None,
+) -> int:
+    """Create a table of the copy and fill it; one that gets no rows is not there."""
+    declared = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+    db.execute(f"CREATE TABLE copy.{table} ({declared})")
+    texts = TEXTS.get(table, "").split()
+    values = ", ".join(
+        f'hide(CAST("{column}" AS BLOB))' if column in texts else _number(column, kind)
+        for column, kind in columns.items()
+    )
+    filled = db.execute(f"INSERT INTO copy.{table} SELECT {values} FROM {rows}", _times(window))
+    if filled.rowcount == 0:
+        db.execute(f"DROP TABLE copy.{table}")
+    return filled.rowcount
+
+
+def _number(column: str, kind: str) -> str:
+    """Return the SQL for a number; SQLite stores anything anywhere, and text is not to be told."""
+    nothing = "0" if kind.endswith("NOT NULL") else "NULL"
+    return (
+        f"""CASE WHEN typeof("{column}") IN ('text', 'blob') THEN {nothing} ELSE "{column}" END"""
+    )
+
+
+def _fill_strings(db: sqlite3.Connection) -> None:
+    used = [
+        f"SELECT {column} FROM copy.{table}"
+        for table, wanted in KEPT.items()
+        for column in wanted.split()
+        if column in STRING_IDS and column in _columns_of_copy(db, table)
+    ]
+    db.execute("CREATE TABLE copy.StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
+    if used:
+        db.execute(
+            "INSERT OR IGNORE INTO copy.StringIds SELECT id, hide(CAST(value AS BLOB))"
+            f" FROM main.StringIds WHERE id IN ({' UNION '.join(used)}) ORDER BY id"
+        )
+
+
+def _columns_of_copy(db: sqlite3.Connection, table: str) -> set[str]:
+    return {row[1] for row in db.execute(f"PRAGMA copy.table_info({table})")}
+
+
+def _count(db: sqlite3.Connection, table: str) -> int:
+    (count,) = db.execute(f"SELECT COUNT(*) FROM main.{_quoted(table)}").fetchone()
+    return int(count)
+
+
+def _dropped_texts(db: sqlite3.Connection, present: dict[str, dict[str, str]]) -> dict[str, int]:
+    """Count the strings left out, by what uses them or else by their form."""
+    known: dict[int, str] = {}
+    for kind, table, column in (
+        ("outputs of programs", "ProcessStreams", "contentId"),
+        ("names of threads", "ThreadNames", "nameId"),
+    ):
+        if column in present.get(table, {}):
+            rows = db.execute(f"SELECT DISTINCT {column} FROM main.{table}")
+            known |= {number: kind for (number,) in rows}
+    counts: dict[str, int] = {}
+    gone = db.execute(
+        "SELECT id, CAST(value AS BLOB) FROM main.StringIds"
+        " WHERE id NOT IN (SELECT id FROM copy.StringIds)"
+    )
+    for number, raw in gone:
+        kind = known.get(number) or _kind_of((raw or b"").decode("utf-8", "replace"))
+        counts[kind] = counts.get(kind, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def _kind_of(text: str) -> str:
+    if "\0" in text or re.match(r"[A-Z_][A-Z0-9_]*=", text):
+        return "environments of processes"
+    return "paths" if _PATH.fullmatch(text) else "other texts"
+
+
+def _sign(db: sqlite3.Connection, made_by: str, window: tuple[int, int] | None) -> None:
+    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+        if _columns_of_copy(db, table) >= {"name", "value"}:
+            db.execute(
+                f"INSERT INTO copy.{table} (name, value) VALUES ('DERIVED_BY', ?)", [made_by]
+            )
+            if window is not None:
+                span = f"{window[0]}-{window[1]}"
+                db.execute(
+                    f"INSERT INTO copy.{table} (name, value) VALUES ('DERIVED_WINDOW_NS', ?)",
+                    [span],
+                )
+            return

@@ -1,0 +1,196 @@
+"""What of a trace belongs to a window of time."""
+
+from dataclasses import replace
+
+import polars as pl
+
+from gaptrace.errors import WindowError
+from gaptrace.gaps import recorded_extent
+from gaptrace.ranges import range_tree
+from gaptrace.read.sqlite import ExportFile
+from gaptrace.trace import Trace
+
+Window = tuple[int, int]
+_STREAM = ["process_id", "context_id", "stream_id"]
+
+
+def find_window(
+    trace: Trace, range_name: str | None, from_ns: int | None, to_ns: int | None
+) -> Window | None:
+    """Return from and to in ns, or None when nothing was asked for.
+
+    Several NVTX ranges of one name give one window, from the first to the end of the last.
+
+    Raises:
+        WindowError: there is no such range, or no device work in the window.
+    """
+    if range_name is None and from_ns is None and to_ns is None:
+        return None
+    first, last = recorded_extent(trace)
+    begin = first if from_ns is None else from_ns
+    end = last + 1 if to_ns is None else to_ns  # work of no length may be the last of all
+    if range_name is not None:
+        hull = _hull(trace, range_name)
+        begin, end = max(begin, hull[0]), min(end, hull[1])
+    if trace.ops.filter(overlaps((begin, end))).is_empty():
+        first, last = trace.ops.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+        raise WindowError(
+            f"{trace.meta.path}: no device work between {begin} and {end} ns; device work runs "
+            f"from {first} ns to {last} ns"
+        )
+    return begin, end
+
+
+def _hull(trace: Trace, name: str) -> Window:
+    tree = range_tree(trace.nvtx)
+    path = pl.col("path")
+    named = tree.filter((path == name) | path.str.ends_with(f"/{name}"))
+    if named.is_empty():
+        known = tree["path"].unique(maintain_order=True).to_list()
+        listed = ", ".join(known[:8]) + (" ..." if len(known) > 8 else "")
+        raise WindowError(
+            f"{trace.meta.path}: no NVTX range is named {name}; "
+            + (f"there are: {listed}" if known else "it holds no NVTX ranges")
+        )
+    begin, end = named.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+    return begin, end
+
+
+def overlaps(window: Window) -> pl.Expr:
+    """Say whether a row with start_ns and end_ns, of any length, is in a window."""
+    begin, end = window
+    start_ns = pl.col("start_ns")
+    return (start_ns < end) & ((pl.col("end_ns") > begin) | (start_ns >= begin))
+
+
+def narrow(trace: Trace, window: Window, records: pl.DataFrame) -> Trace:
+    """Return what of a trace belongs to a window.
+
+    That is device work that overlaps it, and of the host
+
+    - the calls that launched that work, and the waits for events that it stood behind, with the
+      calls that recorded those events,
+    - every call and overhead that overlaps the window, so that what a thread did at any time in it
+      is all there,
+    - whole captures that overlap it or made a graph that runs in it,
+    - NVTX ranges that lie in it.
+
+    Args:
+        trace: the trace.
+        window: from and to, in ns.
+        records: `event_records`.
+    """
+    ops = trace.ops.filter(overlaps(window))
+    inside = trace.api.filter(overlaps(window))
+    waits = trace.event_waits.filter(
+        pl.col("call_id").is_in(inside["call_id"].implode())
+        | pl.col("call_id").is_in(_awaited_by(trace, ops).implode())
+    )
+    captures = pl.concat([inside["capture_id"].drop_nulls(), _captures_of(trace, ops)])
+    calls = [inside["call_id"], ops["call_id"], waits["call_id"], _records_of(waits, records)]
+    api = trace.api.filter(
+        pl.col("call_id").is_in(pl.concat(calls).drop_nulls().unique().implode())
+        | pl.col("capture_id").is_in(captures.unique().implode())
+    ).with_columns(_new=pl.int_range(pl.len(), dtype=pl.Int64))
+    new = dict(api.select("call_id", "_new").rows())
+    return replace(
+        trace,
+        ops=_numbered(ops, "call_id", new).with_columns(
+            op_id=pl.int_range(pl.len(), dtype=pl.Int64)
+        ),
+        api=_numbered(_numbered(api.drop("_new"), "call_id", new), "capture_id", new),
+        nvtx=trace.nvtx.filter(_lies_in(window)),
+        overhead=trace.overhead.filter(overlaps(window)),
+        event_waits=_numbered(waits, "call_id", new),
+    )
+
+
+def _lies_in(window: Window) -> pl.Expr:
+    begin, end = window
+    start_ns = pl.col("start_ns")
+    return (
+        pl.when(pl.col("kind") == "mark")
+        .then(start_ns.is_between(begin, end))
+        .otherwise((start_ns >= begin) & (pl.col("end_ns") <= end))
+    )
+
+
+def _numbered(frame: pl.DataFrame, column: str, new: dict[int, int]) -> pl.DataFrame:
+    return frame.with_columns(
+        pl.col(column).replace_strict(new, default=None, return_dtype=pl.Int64)
+    )
+
+
+def event_records(export: ExportFile, trace: Trace) -> pl.DataFrame:
+    """Return the calls that recorded events: process_id, event_id, call_id, correlation_id."""
+    ids = {
+        "process_id": ("globalPid", pl.Int64),
+        "event_id": ("eventId", pl.Int64),
+        "correlation_id": ("correlationId", pl.Int64),
+    }
+    key = ["process_id", "correlation_id"]
+    return export.frame("CUPTI_ACTIVITY_KIND_CUDA_EVENT", ids).join(
+        trace.api.select(*key, "call_id"), on=key, how="inner"
+    )
+
+
+def _records_of(waits: pl.DataFrame, records: pl.DataFrame) -> pl.Series:
+    """call_id of the last record before each wait, of the event that is waited for."""
+    return (
+        waits.select("process_id", "event_id", "call_id")
+        .sort("call_id")
+        .join_asof(
+            records.select("process_id", "event_id", "call_id", _record="call_id").sort("call_id"),
+            on="call_id",
+            by=["process_id", "event_id"],
+            strategy="backward",
+            check_sortedness=False,
+        )["_record"]
+    )
+
+
+def _awaited_by(trace: Trace, ops: pl.DataFrame) -> pl.Series:
+    """call_id of the waits for events given to a stream just before it got the work in ops."""
+    waits = trace.event_waits
+    launched = (
+        trace.ops.filter(pl.col("call_id").is_not_null())
+        .join(waits.select(_STREAM).unique(), on=_STREAM, how="semi")
+        .unique("call_id", keep="first", maintain_order=True)
+        .sort("call_id")
+        .with_columns(_earlier=pl.col("call_id").shift(1).over(_STREAM))
+    )
+    return (
+        waits.select(*_STREAM, "call_id", _wait="call_id")
+        .sort("call_id")
+        .join_asof(
+            launched.select(*_STREAM, "call_id", "op_id"),
+            on="call_id",
+            by=_STREAM,
+            strategy="forward",
+            check_sortedness=False,
+        )
+        .filter(pl.col("op_id").is_in(ops["op_id"].implode()))["_wait"]
+    )
+
+
+def _captures_of(trace: Trace, ops: pl.DataFrame) -> pl.Series:
+    """capture_id of the stream captures that made the graphs whose execs have ops."""
+    graph = ["process_id", "graph_id"]
+    used = ops.select("process_id", "graph_exec_id").drop_nulls().unique()
+    events = trace.graph_events
+    execs = events.filter(pl.col("event") == "exec").join(used, on=used.columns, how="semi")
+    made = events.filter(pl.col("event") == "graph").join(execs, on=graph, how="semi")
+    begun = trace.api.filter(pl.col("capture_id") == pl.col("call_id"))
+    return (
+        made.drop_nulls(["thread_id", "time_ns"])
+        .sort("time_ns")
+        .join_asof(
+            begun.select("thread_id", "capture_id", "start_ns").sort("start_ns"),
+            left_on="time_ns",
+            right_on="start_ns",
+            by="thread_id",
+            strategy="backward",
+            check_sortedness=False,
+        )["capture_id"]
+        .drop_nulls()
+    )
