@@ -113,7 +113,7 @@ def test_version(capsys):
 
 
 def test_recommend_text_and_json_agree(capsys):
-    arguments = ["recommend", DEMO, "--range", "graph:600"]
+    arguments = ["recommend", DEMO, "--range", "graph:75"]
     assert main(arguments) == 0
     text = capsys.readouterr().out
     assert main([*arguments, "--json"]) == 0
