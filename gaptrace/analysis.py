@@ -14,6 +14,7 @@ from gaptrace.graph_use import graph_use
 from gaptrace.largest_gaps import largest_gaps
 from gaptrace.quantiles import quantiles
 from gaptrace.recommend import Recommendation, recommend
+from gaptrace.steps import Steps, find_steps, step_summary, unit_summary
 from gaptrace.topics import with_topics
 from gaptrace.trace import Trace, TraceWarning
 
@@ -34,6 +35,9 @@ class Analysis:
         largest_gaps: see `largest_gaps.largest_gaps`.
         ranges: see `ranges.range_summary`.
         range_causes: see `ranges.range_causes`.
+        steps: see `steps.find_steps`; those that begin in a window.
+        step_summary: see `steps.step_summary`.
+        step_units: see `steps.unit_summary`.
         launches: see `launches.launches`; those whose ops start in a window.
         executions: see `graphs.graph_executions`; those that start in a window.
         graphs: see `graphs.graph_summary`.
@@ -54,6 +58,9 @@ class Analysis:
     largest_gaps: pl.DataFrame
     ranges: pl.DataFrame
     range_causes: pl.DataFrame
+    steps: Steps
+    step_summary: pl.DataFrame
+    step_units: pl.DataFrame
     launches: pl.DataFrame
     executions: pl.DataFrame
     graphs: pl.DataFrame
@@ -94,10 +101,15 @@ def analyze(
     all_launches = launches.launches(trace, between)
     tree = ranges.range_tree(trace.nvtx)
     range_windows = ranges.range_windows(trace, tree, all_launches)
+    all_executions = graphs.graph_executions(trace)
+    steps = find_steps(trace, range_windows, all_executions)
     windows, name = _windows(trace, range_windows, range_name, from_ns, to_ns)
     if name is not None:
+        steps = replace(steps, frame=_starting_inside(steps.frame, windows))
+    summary = step_summary(steps, pieces)
+    if name is not None:
         range_windows = intervals.intersect(range_windows, windows, ["device_id"])
-    executions = _starting_inside(graphs.graph_executions(trace), windows)
+    executions = _starting_inside(all_executions, windows)
     idle = intervals.intersect(windows, pieces, ["device_id"])
     shown_gaps = intervals.intersect(windows, all_gaps, ["device_id"])
     devices = _devices(trace, windows, shown_gaps)
@@ -119,6 +131,9 @@ def analyze(
         largest_gaps=largest_gaps(trace, shown_gaps, idle, tree),
         ranges=ranges.range_summary(range_windows, pieces),
         range_causes=ranges.range_causes(range_windows, pieces),
+        steps=steps,
+        step_summary=summary,
+        step_units=unit_summary(summary),
         launches=inside,
         executions=executions,
         graphs=graphs.graph_summary(executions, nodes),

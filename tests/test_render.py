@@ -319,3 +319,34 @@ def test_names_are_shown_as_they_are(name):
     )
 
     assert name in report(analyze(named), width=100, color=False)
+
+
+STEPPED = trace(
+    [op(i * 10_000, i * 10_000 + (6_000 if i != 7 else 9_000), i) for i in range(1, 11)],
+    [call("cudaLaunchKernel", i * 10_000 - 500, i * 10_000 - 100, i) for i in range(1, 11)],
+    nvtx=[nvtx("decode", i * 10_000 - 900, i * 10_000 + 9_000) for i in range(1, 11)],
+)
+
+
+def test_steps_are_found_and_summed_up():
+    text = report(analyze(STEPPED), width=100, color=False)
+
+    assert re.search(r"\n  decode +10 +0 +9\.90 us +9\.90 us +6\.00 us +3\.90 us +0\n", text)
+    assert "found by NVTX ranges" in text
+
+
+def test_json_of_steps_adds_up():
+    found = json.loads(json.dumps(analysis_object(analyze(STEPPED)), allow_nan=False))["steps"]
+
+    assert (found["source"], found["unit"]) == ("nvtx", "decode")
+    (sequence,) = found["sequences"]
+    assert (sequence["steps"], sequence["busy_ns"]["max"]) == (10, 9_000)
+    assert all(s["busy_ns"] + s["idle_ns"] == s["span_ns"] == 9_900 for s in found["steps"])
+    assert [s["busy_ns"] for s in found["steps"]].index(9_000) == 6
+
+
+def test_json_says_why_there_are_no_steps():
+    found = analysis_object(analyze(trace([op(0, 10), op(20, 30)])))["steps"]
+
+    assert (found["source"], found["sequences"], found["steps"]) == (None, [], [])
+    assert found["reason"]

@@ -67,6 +67,7 @@ def analysis_object(analysis: Analysis) -> dict[str, Any]:
             }
             for row in analysis.ranges.to_dicts()
         ],
+        "steps": _steps(analysis),
         "graphs": [
             {"device": row.pop("device_id"), "stream": row.pop("stream_id"), **_renamed(row)}
             for row in analysis.graphs.to_dicts()
@@ -98,6 +99,23 @@ def recommendation_object(recommendation: Recommendation) -> dict[str, Any]:
         "break_even_replays": recommendation.break_even_replays,
         "inputs": [asdict(item) for item in recommendation.inputs],
         "warnings": _warnings(recommendation.warnings),
+    }
+
+
+def _steps(analysis: Analysis) -> dict[str, Any]:
+    steps = analysis.steps
+    named = {"device_id": "device", "process_id": "process", "stream_id": "stream"}
+    of_each = ("key", "device_id", "step", "start_ns", "span_ns", "busy_ns", "idle_ns")
+    flags = ("is_first", "is_warm_up", "is_outlier", "excess_ns", "grown_cause", "grown_ns")
+    return {
+        "source": steps.source,
+        "unit": steps.unit,
+        "reason": steps.reason,
+        "work_fraction": steps.work_fraction,
+        "sequences": analysis.step_units.drop("thread_id").rename(named).to_dicts(),
+        "steps": analysis.step_summary.select(of_each + flags)
+        .rename({"device_id": "device"})
+        .to_dicts(),
     }
 
 

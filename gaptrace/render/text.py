@@ -38,6 +38,7 @@ def report(analysis: Analysis, *, width: int, color: bool) -> str:
         *(_device(analysis, device) for device in analysis.devices.to_dicts()),
         _largest_gaps(analysis, width),
         _ranges(analysis, width),
+        _steps(analysis),
         _graphs(analysis, width),
         _findings(analysis),
         _recommendation(analysis.recommendation),
@@ -224,6 +225,45 @@ def caused(causes: pl.DataFrame, idle_ns: int, most: int, **key: str | int | Non
     )
     totals = [(cause, sum(row["idle_ns"] for row in rows)) for cause, rows in _by_cause(mine)]
     return ", ".join(f"{cause} {share(ns, idle_ns)}" for cause, ns in totals[:most])
+
+
+def _steps(analysis: Analysis) -> RenderableType | None:
+    units = analysis.step_units
+    if units.is_empty():
+        return None
+    several = units["device_id"].n_unique() > 1
+    rows = table(
+        "unit",
+        *(["+device"] if several else []),
+        "+steps",
+        "+warm-up",
+        "+first",
+        "+span",
+        "+busy",
+        "+idle",
+        "+outliers",
+    )
+    for row in units.head(_MOST_ROWS).to_dicts():
+        rows.add_row(
+            row["unit"],
+            *([str(row["device_id"])] if several else []),
+            count(row["steps"]),
+            count(row["warm_up_steps"]),
+            duration(row["first_span_ns"]),
+            duration(row["span_ns"]["p50"]),
+            duration(row["busy_ns"]["p50"]),
+            duration(row["idle_ns"]["p50"]),
+            count(row["outlier_steps"]),
+        )
+    notes = [words.step_source(analysis.steps), *map(words.outlier, _outliers(analysis))]
+    body = Group(rows, Text(), *(Text(note) for note in notes))
+    return Group(_title("Steps"), Padding(body, (0, 0, 0, 2)))
+
+
+def _outliers(analysis: Analysis) -> list[dict[str, Any]]:
+    """The steps that stand out most, longest first."""
+    found = analysis.step_summary.filter(pl.col("is_outlier"))
+    return found.sort("excess_ns", descending=True, maintain_order=True).head(3).to_dicts()
 
 
 def _graphs(analysis: Analysis, width: int) -> RenderableType | None:

@@ -1,8 +1,12 @@
 """What the terms of a report mean and what a verdict asks for, in sentences."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from gaptrace.findings import Finding
 from gaptrace.recommend import Recommendation
 from gaptrace.render.units import count, duration, share
+from gaptrace.steps import Steps
 from gaptrace.trace import Granularity
 
 CAUSES = {
@@ -179,3 +183,33 @@ def regime(recommendation: Recommendation) -> str:
             return "instantiate: graphs are built anew about once per launch"
         case None:
             return "no graphs are launched"
+
+
+def step_source(steps: Steps) -> str:
+    """Say how the steps were found, and how far that can be trusted."""
+    medians = "medians of the steps after the first and the warm-up."
+    match steps.source:
+        case "nvtx":
+            return f"found by NVTX ranges; {medians}"
+        case "graph_exec":
+            return (
+                "found by the sequence of graph executions, which may be a part of an iteration or "
+                f"several; {medians}"
+            )
+        case "kernels":
+            return (
+                "found by the sequence of kernel names, which may be a layer, an iteration or "
+                f"several; {medians}"
+            )
+        case None:
+            return f"nothing repeats: {steps.reason}"
+
+
+def outlier(step: Mapping[str, Any]) -> str:
+    """Say which step stands out, by how much and why."""
+    grown = step["grown_cause"]
+    why = f", of which {grown} {duration(step['grown_ns'])}" if grown else ""
+    return (
+        f"step {step['step']} of {step['unit']} on device {step['device_id']} took "
+        f"{duration(step['excess_ns'])} longer than the median{why}."
+    )
