@@ -1,0 +1,35 @@
+"""What the README shows is what the program prints."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gaptrace.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_report_in_the_readme_is_the_report(capsys, monkeypatch):
+    shown = re.search(r"<!-- report: (\S+) -->\n```text\n(.*?)```", README, re.DOTALL)
+    assert shown
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(ROOT)
+
+    assert main(["analyze", shown[1]]) == 0
+    assert capsys.readouterr().out == shown[2]
+
+
+SHELL = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))
+
+
+@pytest.mark.parametrize("line", re.findall(r"^gaptrace .*$", SHELL, re.MULTILINE))
+def test_every_command_in_the_readme_has_the_options_it_uses(line, capsys):
+    words = shlex.split(line, comments=True)[1:]
+    assert main([words[0], "--help"]) == 0
+    known = capsys.readouterr().out
+    own = words[1 : words.index("--")] if "--" in words else words[1:]
+    for option in (word for word in own if word.startswith("-") and word != "--my-own-options"):
+        assert option in known, line
