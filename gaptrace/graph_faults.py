@@ -87,15 +87,23 @@ def failed_launches(trace: Trace) -> pl.DataFrame:
 
 
 def unused_execs(trace: Trace) -> pl.DataFrame:
-    """Return the graph execs that were instantiated and never ran.
+    """Return the graph execs that were instantiated and never ran while others ran repeatedly.
 
-    Known only where the recorder keeps the creation of execs (graph granularity, since 2024).
+    Execs that no other exec was launched twice after are left out: the recording may have ended
+    before their turn came. Known only where the recorder keeps the creation of execs (graph
+    granularity, since 2024).
 
     Returns:
         process_id, graph_exec_id; built_ns: duration of the call that instantiated it, null when
         that was not recorded.
     """
-    ran = trace.ops.select("process_id", "graph_exec_id").unique()
+    ran = _launched(trace)
+    steady = (
+        ran.group_by("process_id", "graph_exec_id")
+        .agg(_last_but_one=pl.col("launch_ns").sort(descending=True).get(1, null_on_oob=True))
+        .group_by("process_id")
+        .agg(pl.col("_last_but_one").max())
+    )
     calls = trace.api.filter(pl.col("phase") == "instantiate").select(
         "thread_id", "start_ns", _end="end_ns", built_ns=pl.col("end_ns") - pl.col("start_ns")
     )
@@ -105,6 +113,8 @@ def unused_execs(trace: Trace) -> pl.DataFrame:
     return (
         made.join(ran, on=["process_id", "graph_exec_id"], how="anti", maintain_order="left")
         .unique(["process_id", "graph_exec_id"], keep="first", maintain_order=True)
+        .join(steady, on="process_id", how="inner", maintain_order="left")
+        .filter(pl.col("time_ns") < pl.col("_last_but_one"))
         .join_asof(
             calls, left_on="time_ns", right_on="start_ns", by="thread_id", check_sortedness=False
         )
@@ -169,10 +179,7 @@ def _baked_until(trace: Trace) -> pl.DataFrame:
         .sort("start_ns")
     )
     return (
-        trace.ops.filter(pl.col("graph_exec_id").is_not_null())
-        .join(trace.api.select("call_id", launch_ns="start_ns"), on="call_id", how="inner")
-        .select("process_id", "graph_exec_id", "launch_ns")
-        .unique(maintain_order=True)
+        _launched(trace)
         .join(made, on=["process_id", "graph_exec_id"], how="inner")
         .sort("launch_ns")
         .join_asof(
@@ -185,6 +192,16 @@ def _baked_until(trace: Trace) -> pl.DataFrame:
         .with_columns(baked_ns=pl.max_horizontal("_made_ns", "_updated_ns"))
         .group_by("process_id", "graph_exec_id", "baked_ns", maintain_order=True)
         .agg(pl.col("launch_ns").max())
+    )
+
+
+def _launched(trace: Trace) -> pl.DataFrame:
+    """Launches of graphs: process_id, graph_exec_id, launch_ns."""
+    return (
+        trace.ops.filter(pl.col("graph_exec_id").is_not_null())
+        .join(trace.api.select("call_id", launch_ns="start_ns"), on="call_id", how="inner")
+        .select("process_id", "graph_exec_id", "launch_ns")
+        .unique(maintain_order=True)
     )
 
 

@@ -142,12 +142,14 @@ def test_copies_in_each_others_way_are_a_finding_from_two_percent_on(delay_ns, f
 
 
 def never_launched(built_ns):
-    run = [call("cudaGraphLaunch", -10, -5, 1), call("cudaGraphInstantiate", 0, built_ns)]
+    run = [call("cudaGraphLaunch", at, at + 5, at) for at in (-10, 90_000, 95_000)]
+    run.append(call("cudaGraphInstantiate", 0, built_ns))
     events = [
         graph_event(-50, "exec", graph_id=1, graph_exec_id=2),
         graph_event(1, "exec", graph_id=1, graph_exec_id=3),
     ]
-    return trace([graph(0, 100_000, 1)], run, graph_events=events)
+    ops = [graph(0, 90_010, -10), graph(90_010, 95_010, 90_000), graph(95_010, 100_000, 95_000)]
+    return trace(ops, run, graph_events=events)
 
 
 @pytest.mark.parametrize(("built_ns", "found"), [(1_999, False), (2_000, True)])
@@ -161,11 +163,12 @@ def test_execs_that_never_run_are_a_finding_if_building_them_took_a_while(built_
 
 def test_execs_that_run_on_another_device_than_the_one_looked_at_do_run():
     made = trace(
-        [graph(0, 100, 1), graph(0, 100, 2, graph_exec=3, device_id=1)],
+        [graph(0, 50, 1), graph(50, 100, 3), graph(0, 100, 2, graph_exec=3, device_id=1)],
         [
             call("cudaGraphInstantiate", -200, -100),
             call("cudaGraphLaunch", -10, -5, 1),
             call("cudaGraphLaunch", -4, -3, 2),
+            call("cudaGraphLaunch", -2, -1, 3),
         ],
         graph_events=[graph_event(-150, "exec", graph_id=1, graph_exec_id=3)],
     )

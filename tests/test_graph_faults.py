@@ -77,14 +77,21 @@ def test_failed_launches_are_counted_by_call_and_error():
     assert found.rows() == [("cudaGraphLaunch", 700, 2), ("cudaLaunchKernel", 98, 1)]
 
 
-def test_execs_that_never_ran_and_what_they_took_to_build():
-    found = graph_faults.unused_execs(
+def unused(*launches):
+    """Execs 7, 8, 9 made at 15, 40, 60; launches as (exec, time)."""
+    return graph_faults.unused_execs(
         trace(
-            [graph(100, 110, 1, graph_exec=7)],
+            [
+                graph(at + 10, at + 11, number, graph_exec=exec_id)
+                for number, (exec_id, at) in enumerate(launches, 1)
+            ],
             [
                 call("cudaGraphInstantiate", 10, 20),
                 call("cudaGraphInstantiate", 30, 55),
-                call("cudaGraphLaunch", 90, 95, 1),
+                *(
+                    call("cudaGraphLaunch", at, at + 1, number)
+                    for number, (_, at) in enumerate(launches, 1)
+                ),
             ],
             graph_events=[
                 graph_event(15, "exec", graph_id=1, graph_exec_id=7),
@@ -93,8 +100,27 @@ def test_execs_that_never_ran_and_what_they_took_to_build():
                 graph_event(5, "graph", graph_id=1),
             ],
         )
-    )
-    assert found.rows() == [(PROCESS, 8, 25), (PROCESS, 9, None)]
+    ).rows()
+
+
+def test_execs_that_never_ran_and_what_they_took_to_build():
+    assert unused((7, 90), (7, 95)) == [(PROCESS, 8, 25), (PROCESS, 9, None)]
+
+
+@pytest.mark.parametrize(
+    ("launches", "found"),
+    [
+        ([], 0),
+        # Each ran once: the turn of the others may come after the recording.
+        ([(7, 90)], 0),
+        ([(7, 90), (8, 95)], 0),
+        ([(7, 20), (7, 90)], 0),
+        ([(7, 50), (7, 90)], 1),
+        ([(8, 70), (8, 90)], 2),
+    ],
+)
+def test_execs_are_unused_if_another_ran_twice_since_they_were_built(launches, found):
+    assert len(unused(*launches)) == found
 
 
 def used(*api, execs=((7, 0),), launches=((7, 100),)):
