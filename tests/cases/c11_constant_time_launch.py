@@ -10,7 +10,7 @@ import pytest
 
 from cases.program import US, Program
 from cases.story import Story
-from gaptrace.cost import ChunkModel, HostCost, closed_form, makespan, plateau, uniform
+from gaptrace.cost import ChunkModel, HostCost, makespan, plateau, uniform
 
 STEPS, NODES, FIXED, PER_NODE, NODE = 6, 4096, 2_500, 1, 3_000
 LAUNCH = FIXED + PER_NODE * NODES
@@ -45,5 +45,5 @@ def model():
     step = ChunkModel(HostCost.linear(FIXED, PER_NODE), NODES, NODE, cut_gap_ns=2_500)
     loss = makespan(step, [512] * 8) - makespan(step, [NODES])
     assert loss == pytest.approx(14_000, abs=100)
-    assert plateau(uniform(step)).recommended == NODES
-    assert closed_form(step)[0] == pytest.approx(NODES, rel=0.25)
+    found = plateau(uniform(step))
+    assert (found.recommended, found.hi) == (NODES, NODES)
