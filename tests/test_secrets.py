@@ -169,6 +169,8 @@ def test_the_programs_environment_in_the_options_of_the_recording(tmp_path):
 def test_the_machines_environment(tmp_path):
     path = an_export(tmp_path / "t.sqlite", environment=environment("A=x;B=y;rest of y;C="))
     assert found(path) == [("A", "x"), ("B", "y"), ("C", "")]
+    path = an_export(tmp_path / "2022.sqlite", "3.0.0", environment=environment("A=x;y\0B=z"))
+    assert found(path) == [("A", "x;y"), ("B", "z")]
 
 
 def test_environments_of_other_processes_among_the_strings(tmp_path):

@@ -1,9 +1,9 @@
 """Variables in an Nsight export that look like secrets: who gets the file can read them.
 
 An export holds the whole environment of the program, and that of other processes of the user. Seen
-in exports of 2023.4 to 2026.2: one META_DATA_CAPTURE row per variable (`NAME="value"`), the row
-DeviceEnvironment of TARGET_INFO_SYSTEM_ENV (joined by `;`), StringIds (joined by NUL). Command
-lines are in META_DATA_CAPTURE, one row per argument.
+in exports of 2022.4 to 2026.2: the row DeviceEnvironment of TARGET_INFO_SYSTEM_ENV (joined by `;`,
+in 2022.4 by NUL), StringIds (joined by NUL), and from 2023.4 on one META_DATA_CAPTURE row per
+variable (`NAME="value"`). Command lines are in META_DATA_CAPTURE, one row per argument.
 """
 
 import re
@@ -113,7 +113,7 @@ def variables(export: ExportFile) -> list[tuple[str, str]]:
     found += _options(arguments)
     for name, value in _pairs(export, "TARGET_INFO_SYSTEM_ENV"):
         if name == "DeviceEnvironment":
-            found += _variables(value.split(";"))
+            found += _variables(value.split("\0" if "\0" in value else ";"))
     if "name" in export.tables.get("PROCESSES", ()):
         for (process,) in export.rows("SELECT name FROM PROCESSES WHERE instr(name, ' ')"):
             found += _options(str(process).split())

@@ -19,7 +19,7 @@ from gaptrace.read.secrets import looks_secret, variables
 from gaptrace.read.sqlite import ExportFile
 from gaptrace.redact.copying import Call, Dropped, write_copy
 from gaptrace.redact.names import Hider
-from gaptrace.redact.proof import answer, first_difference, totals, without
+from gaptrace.redact.proof import answer, first_difference, of_window, totals, without
 from gaptrace.redact.window import Window, event_records, find_window, narrow
 from gaptrace.trace import Trace
 
@@ -34,8 +34,9 @@ class Redaction:
         target: the copy.
         source_bytes, target_bytes: sizes of the files.
         window_ns: from and to, null for the whole trace.
-        figures: what both source and copy give, as `render.json.analysis_object`; or, of a trace
-            that cannot be analysed, `refused`: why, the same for both.
+        figures: what both source and copy give, as `render.json.analysis_object`, of a window
+            without what depends on times outside; or, of a trace that cannot be analysed,
+            `refused`: why, the same for both.
         dropped: tables, columns, rows and strings that are not in the copy.
         variables: names of the environment variables and options that are not in the copy.
         secrets: those of them that look like secrets.
@@ -151,7 +152,9 @@ def _prove(
             f"{target}: not written, since the window alone cannot be analysed: "
             f"{figures['refused']}; take a wider one"
         )
-    difference = first_difference(answer(_without(expected, hidden)), figures)
+    shown = figures if window is None else of_window(figures)
+    wanted = answer(_without(expected, hidden))
+    difference = first_difference(wanted if window is None else of_window(wanted), shown)
     if difference is None and window is not None and "refused" not in figures:
         assert isinstance(trace, Trace)
         assert isinstance(copied, Trace)
@@ -164,7 +167,7 @@ def _prove(
             f"{target}: not written, since the copy does not give the figures of its source: "
             f"{difference}; report this, with the version of Nsight Systems"
         )
-    return figures
+    return shown
 
 
 def _without(trace: Trace | str, hidden: dict[str, str]) -> Trace | str:

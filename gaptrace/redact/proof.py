@@ -11,6 +11,7 @@ from gaptrace.redact.window import Window
 from gaptrace.render.json import analysis_object
 from gaptrace.trace import Trace
 
+_OF_WINDOW = ("refused", "trace", "devices", "ranges", "graphs")
 _TOTALS = ("busy_ns", "idle_ns", "gap_count", "causes")
 
 
@@ -33,6 +34,15 @@ def answer(trace: Trace | str, **narrowed: Any) -> dict[str, Any]:
         del found[own]
     del found["trace"]["path"]
     return found
+
+
+def of_window(figures: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures that a window has for itself.
+
+    Findings and advice weigh what happened before, too: when graphs were built and whether they
+    were ever launched.
+    """
+    return {name: figures[name] for name in _OF_WINDOW if name in figures}
 
 
 def totals(trace: Trace, window: Window, devices: list[dict[str, Any]]) -> dict[str, Any]:
