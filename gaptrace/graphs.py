@@ -21,12 +21,17 @@ def graph_executions(trace: Trace) -> pl.DataFrame:
     Returns:
         graph_exec_id, process_id, device_id, context_id, stream_id, correlation_id;
         start_ns, end_ns; op_count; call_id, call_start_ns, call_end_ns, api_ns: of the launch, null
-        when it was not recorded; gap_ns: graph gap before this execution, null for the first on its
-        stream and where executions overlap; gap_kind: queued, starved, or null without a gap or a
-        launch call.
+        when it was not recorded; lead_ns: start - end of the launch call, how far ahead the host
+        was; exposed_latency_ns: start - start of the launch call where the device was idle when the
+        call began, else null: what the device waited, whatever the call took; gap_ns: graph gap
+        before this execution, null for the first on its stream and where executions overlap;
+        gap_kind: queued, starved, or null without a gap or a launch call.
     """
-    ops = trace.ops.filter(pl.col("graph_exec_id").is_not_null()).with_columns(
-        _launch=pl.coalesce("correlation_id", -1 - pl.col("op_id"))
+    device_free = pl.col("end_ns").cum_max().shift(1).over("device_id")
+    ops = (
+        trace.ops.with_columns(_device_free=device_free)
+        .filter(pl.col("graph_exec_id").is_not_null())
+        .with_columns(_launch=pl.coalesce("correlation_id", -1 - pl.col("op_id")))
     )
     ended_before = pl.col("end_ns").cum_max().shift(1).over(_STREAM)
     gap = pl.col("start_ns") - pl.col("_ended_before")
@@ -34,7 +39,7 @@ def graph_executions(trace: Trace) -> pl.DataFrame:
         ops.group_by("process_id", "_launch", maintain_order=True)
         .agg(
             pl.col("graph_exec_id", "device_id", "context_id", "stream_id").first(),
-            pl.col("correlation_id").first(),
+            pl.col("correlation_id", "_device_free").first(),
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
             pl.col("call_id").first(),
@@ -46,6 +51,10 @@ def graph_executions(trace: Trace) -> pl.DataFrame:
         .with_columns(
             gap_ns=pl.when(gap >= 0).then(gap),
             api_ns=pl.col("call_end_ns") - pl.col("call_start_ns"),
+            lead_ns=pl.col("start_ns") - pl.col("call_end_ns"),
+            exposed_latency_ns=pl.when(pl.col("call_start_ns") >= pl.col("_device_free")).then(
+                pl.col("start_ns") - pl.col("call_start_ns")
+            ),
         )
         .with_columns(
             gap_kind=pl.when(pl.col("gap_ns").is_null() | pl.col("call_id").is_null())
@@ -65,6 +74,8 @@ def graph_executions(trace: Trace) -> pl.DataFrame:
             "call_start_ns",
             "call_end_ns",
             "api_ns",
+            "lead_ns",
+            "exposed_latency_ns",
             "gap_ns",
             "gap_kind",
         )
@@ -154,8 +165,9 @@ def graph_summary(executions: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame
 
     Returns:
         process_id, graph_exec_id, device_id, stream_id; nodes: null when unknown; executions: how
-        many; duration_ns, launch_api_ns, queued_gap_ns, starved_gap_ns: structs as `quantiles`
-        makes them (the gaps are those before the exec's executions). In order of first execution.
+        many; duration_ns, launch_api_ns, exposed_latency_ns, lead_ns, queued_gap_ns,
+        starved_gap_ns: structs as `quantiles` makes them (the gaps are those before the exec's
+        executions). In order of first execution.
     """
     key = ["process_id", "graph_exec_id", "device_id", "stream_id"]
     return (
@@ -196,6 +208,8 @@ _SUMMARY = (
     pl.len().cast(pl.Int64).alias("executions"),
     quantiles(pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
     quantiles(pl.col("api_ns")).alias("launch_api_ns"),
+    quantiles(pl.col("exposed_latency_ns")).alias("exposed_latency_ns"),
+    quantiles(pl.col("lead_ns")).alias("lead_ns"),
     _gap("queued"),
     _gap("starved"),
 )

@@ -131,3 +131,25 @@ def test_builds_add_up_by_phase():
         ("instantiate", 1, 20),
         ("update", 2, 3),
     ]
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "lead_ns", "exposed_ns"),
+    [
+        ((6, 20), 25, None),  # launched while the device worked: nothing is exposed
+        ((41, 43), 2, 4),
+        ((41, 900), 45 - 900, 4),  # a long call of which the device waited for little
+    ],
+)
+def test_exposed_latency_is_what_the_device_waited_and_not_what_the_call_took(
+    call_ns, lead_ns, exposed_ns
+):
+    found = graphs.graph_executions(trace(GRAPH_ROWS, two_launches((0, 5), call_ns)))
+
+    assert found.select("lead_ns", "exposed_latency_ns").rows()[1] == (lead_ns, exposed_ns)
+
+
+def test_work_of_another_stream_keeps_a_latency_from_being_exposed():
+    shadowed = trace([*GRAPH_ROWS, op(40, 44, stream_id=9)], two_launches((0, 5), (41, 43)))
+
+    assert graphs.graph_executions(shadowed)["exposed_latency_ns"].to_list() == [None, None]

@@ -280,6 +280,7 @@ def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
         "+duration",
         "+launch call",
         *(["+p90"] if wide else []),
+        *(["+exposed", "+lead"] if wide else []),
         "+queued gap",
         *(["+how many"] if wide else []),
         "+starved gap",
@@ -295,6 +296,8 @@ def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
             duration(row["duration_ns"]["p50"]),
             duration(api["p50"]),
             *([duration(api["p90"])] if wide else []),
+            *([duration(row["exposed_latency_ns"]["p50"])] if wide else []),
+            *([duration(row["lead_ns"]["p50"])] if wide else []),
             duration(queued["p50"]),
             *([count(queued["count"])] if wide else []),
             duration(starved["p50"]),
@@ -303,6 +306,12 @@ def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
     note = Text(
         "medians; nodes are CUDA nodes. Queued: launched before the previous graph ended; "
         "starved: launched too late."
+        + (
+            " Exposed: from the launch call's begin to the first node, where the device was idle. "
+            "Lead: from the call's end."
+            if wide
+            else ""
+        )
     )
     return Group(_title("Graphs by size"), Padding(Group(rows, Text(), note), (0, 0, 0, 2)))
 
