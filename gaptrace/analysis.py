@@ -6,7 +6,7 @@ import polars as pl
 
 from gaptrace import gaps, graphs, intervals, launches, ranges
 from gaptrace.copy_waits import delayed_copies
-from gaptrace.coverage import check_coverage
+from gaptrace.coverage import check_coverage, recording_facts
 from gaptrace.errors import WindowError
 from gaptrace.findings import Finding, find
 from gaptrace.graph_faults import graph_faults
@@ -45,6 +45,7 @@ class Analysis:
         builds: see `graphs.graph_builds`; of the whole trace.
         findings: what stands out: failures, what costs time (largest first), suspicions.
         recommendation: what to do about graphs and chunks.
+        recording: see `coverage.recording_facts`; of the whole trace.
         warnings: what limits the figures.
     """
 
@@ -68,6 +69,7 @@ class Analysis:
     builds: pl.DataFrame
     findings: tuple[Finding, ...]
     recommendation: Recommendation
+    recording: dict[str, int]
     warnings: tuple[TraceWarning, ...]
 
 
@@ -93,6 +95,7 @@ def analyze(
         WindowError: there is no such device, range, or no device work in the window.
     """
     warnings = [*trace.warnings, *check_coverage(trace)]
+    recording = recording_facts(trace)
     faults = graph_faults(trace)
     trace = _only_device(trace, device_id)
     between = gaps.device_gaps(trace)
@@ -141,6 +144,7 @@ def analyze(
         builds=builds,
         findings=find(devices, topics, inside, use, faults, delayed),
         recommendation=recommend(trace, executions, shown_gaps, topics, windows, use),
+        recording=recording,
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
@@ -251,6 +255,9 @@ def _devices(trace: Trace, windows: pl.DataFrame, shown_gaps: pl.DataFrame) -> p
         .join(trace.devices.select("device_id", "name"), on="device_id", how="left")
         .with_columns(pl.col("op_count", "idle_ns", "gap_count").fill_null(0))
         .with_columns(busy_ns=pl.col("span_ns") - pl.col("idle_ns"))
-        .with_columns(busy_fraction=pl.col("busy_ns") / pl.col("span_ns"))
+        # A device whose ops all lasted nothing has no time of which it could be busy a part.
+        .with_columns(
+            busy_fraction=pl.when(pl.col("span_ns") > 0).then(pl.col("busy_ns") / pl.col("span_ns"))
+        )
         .sort("device_id")
     )

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from gaptrace import intervals
 from gaptrace.errors import NotRecordedError
 from gaptrace.trace import Trace, TraceWarning
 
@@ -107,11 +108,7 @@ def _ops_without_launch(trace: Trace) -> list[TraceWarning]:
 
 
 def _early_ops(trace: Trace) -> list[TraceWarning]:
-    early = (
-        trace.ops.select("call_id", "start_ns")
-        .join(trace.api.select("call_id", called_ns="start_ns"), on="call_id", how="inner")
-        .filter(pl.col("start_ns") < pl.col("called_ns"))
-    )
+    early = _early(trace)
     if early.is_empty():
         return []
     return [
@@ -121,6 +118,14 @@ def _early_ops(trace: Trace) -> list[TraceWarning]:
             "disagree, and causes next to them are shifted by as much",
         )
     ]
+
+
+def _early(trace: Trace) -> pl.DataFrame:
+    return (
+        trace.ops.select("call_id", "start_ns")
+        .join(trace.api.select("call_id", called_ns="start_ns"), on="call_id", how="inner")
+        .filter(pl.col("start_ns") < pl.col("called_ns"))
+    )
 
 
 def _open_ranges(trace: Trace) -> list[TraceWarning]:
@@ -134,3 +139,29 @@ def _open_ranges(trace: Trace) -> list[TraceWarning]:
             f"NVTX ranges still open when recording ended are left out: {shown}",
         )
     ]
+
+
+def recording_facts(trace: Trace) -> dict[str, int]:
+    """Count what says how far the figures of a recording can be trusted.
+
+    Returns:
+        device_rows, launch_rows (kernel and graph launches that succeeded, outside captures);
+        device_rows_without_launch, launches_without_device_rows; device_rows_before_launch: clocks
+        that disagree; profiler_rows, profiler_ns: time that the recorder took from host threads,
+        overlaps counted once per thread; driver_rows, driver_ns: loading and compiling, likewise;
+        back_pressure_rows, back_pressure_ns: launch calls blocked by a full queue.
+    """
+    calls = _calls_that_submit(trace)
+    facts = {
+        "device_rows": trace.ops.height,
+        "launch_rows": calls.height,
+        "device_rows_without_launch": trace.ops["call_id"].null_count(),
+        "launches_without_device_rows": int((~calls["has_ops"]).sum()),
+        "device_rows_before_launch": _early(trace).height,
+    }
+    for kind in ("profiler", "driver", "back_pressure"):
+        rows = trace.overhead.filter(pl.col("kind") == kind)
+        busy = intervals.merge(rows, ["thread_id"])
+        facts[f"{kind}_rows"] = rows.height
+        facts[f"{kind}_ns"] = int((busy["end_ns"] - busy["start_ns"]).sum())
+    return facts

@@ -1,9 +1,9 @@
 """Before an idle figure: is what was launched also there as executed?"""
 
 import pytest
-from rows import PROCESS, call, graph, nvtx, op, trace
+from rows import PROCESS, THREAD, call, graph, nvtx, op, overhead, trace
 
-from gaptrace.coverage import check_coverage
+from gaptrace.coverage import check_coverage, recording_facts
 from gaptrace.errors import NotRecordedError
 
 
@@ -103,3 +103,33 @@ def test_graph_launches_are_judged_apart_from_single_launches():
 
     with pytest.raises(NotRecordedError, match="8 of 10 graph launches"):
         check_coverage(trace(ops(90) + served, api))
+
+
+def test_the_facts_of_a_recording_are_counted():
+    counted = recording_facts(
+        trace(
+            [*ops(3), op(2_000, 2_010), op(1, 4, 90)],
+            [*launches(5), call("cudaLaunchKernel", 2, 3, 90)],
+            overhead=[
+                overhead(0, 10),
+                overhead(5, 20),
+                overhead(5, 20, thread_id=THREAD + 1),
+                overhead(30, 33, kind="driver"),
+                overhead(40, 45, kind="back_pressure"),
+            ],
+        )
+    )
+
+    assert counted == {
+        "device_rows": 5,
+        "launch_rows": 6,
+        "device_rows_without_launch": 1,
+        "launches_without_device_rows": 2,
+        "device_rows_before_launch": 1,
+        "profiler_rows": 3,
+        "profiler_ns": 20 + 15,
+        "driver_rows": 1,
+        "driver_ns": 3,
+        "back_pressure_rows": 1,
+        "back_pressure_ns": 5,
+    }

@@ -29,6 +29,7 @@ GPU zero, Nsight Systems before 2022
 granularity graph: each graph execution is one op. Idle time inside graphs
 cannot be seen and counts as busy; launch costs are near those without a
 recorder only for small graphs.
+recording: 100.0% of device rows have their launch
 
 Device 0 (GPU zero)
   span 141 us, busy 90.0 us (63.8%), idle 51.0 us in 2 gaps, 3 ops

@@ -36,6 +36,7 @@ def analysis_object(analysis: Analysis) -> dict[str, Any]:
         },
         "window": analysis.window_name,
         "warnings": _warnings(analysis.warnings),
+        "recording": analysis.recording,
         "devices": [
             {
                 "device": row.pop("device_id"),

@@ -86,6 +86,7 @@ def _head(analysis: Analysis) -> RenderableType:
         Text(", ".join(part for part in machine if part)),
         Text(f"granularity {words.granularity(meta.granularity)}"),
     ]
+    lines.append(Text(words.recording(analysis.recording)))
     if analysis.window_name:
         lines.append(Text(f"only {analysis.window_name}", style="bold"))
     lines += [Text(f"warning: {w.message}", style="yellow") for w in analysis.warnings]

@@ -213,3 +213,19 @@ def outlier(step: Mapping[str, Any]) -> str:
         f"step {step['step']} of {step['unit']} on device {step['device_id']} took "
         f"{duration(step['excess_ns'])} longer than the median{why}."
     )
+
+
+def recording(facts: Mapping[str, int]) -> str:
+    """Say in one line how complete a recording is and what it cost."""
+    with_launch = facts["device_rows"] - facts["device_rows_without_launch"]
+    parts = [f"{share(with_launch, facts['device_rows'])} of device rows have their launch"]
+    if facts["launches_without_device_rows"]:
+        parts.append(f"{count(facts['launches_without_device_rows'])} launches have no device row")
+    if facts["profiler_rows"]:
+        parts.append(f"the recorder held host threads up for {duration(facts['profiler_ns'])}")
+    if facts["back_pressure_rows"]:
+        blocked = duration(facts["back_pressure_ns"])
+        parts.append(
+            f"{count(facts['back_pressure_rows'])} launches blocked by a full queue ({blocked})"
+        )
+    return f"recording: {', '.join(parts)}"
