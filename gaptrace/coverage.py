@@ -24,8 +24,10 @@ def check_coverage(trace: Trace) -> list[TraceWarning]:
     """
     calls = _calls_that_submit(trace)
     _refuse_lost_graphs(trace, calls)
+    silent = ~pl.col("process_id").is_in(trace.ops["process_id"].unique().implode())
     return [
-        *_lost_work(trace, calls),
+        *_silent_processes(calls.filter(silent)),
+        *_lost_work(trace, calls.filter(~silent)),
         *_ops_without_launch(trace),
         *_early_ops(trace),
         *_open_ranges(trace),
@@ -50,6 +52,7 @@ def _calls_that_submit(trace: Trace) -> pl.DataFrame:
         trace.api.filter(submits)
         .select(
             "call_id",
+            "process_id",
             "thread_id",
             "kind",
             has_ops=pl.col("call_id").is_in(trace.ops["call_id"].drop_nulls().implode()),
@@ -67,6 +70,19 @@ def _refuse_lost_graphs(trace: Trace, calls: pl.DataFrame) -> None:
         "export, so their work would read as idle; export the .nsys-rep again with Nsight Systems "
         "2024.3 or newer, or record with --cuda-graph-trace=node"
     )
+
+
+def _silent_processes(calls: pl.DataFrame) -> list[TraceWarning]:
+    """Processes that launched work of which the recording holds nothing: some workers' rows."""
+    by_process = calls.group_by("process_id", maintain_order=True).len()
+    return [
+        TraceWarning(
+            "process_without_device_rows",
+            f"process {process // 2**24 % 2**24} launched {count} times but has no device rows: "
+            "the idle time of the GPU that it used is overstated",
+        )
+        for process, count in by_process.rows()
+    ]
 
 
 def _lost_work(trace: Trace, calls: pl.DataFrame) -> list[TraceWarning]:

@@ -86,9 +86,22 @@ def test_ranges_that_never_closed_are_named():
     assert "warm up" in warning.message
 
 
+def test_a_process_that_launched_but_has_no_device_rows_is_named():
+    # One worker of two was not traced on the device: the other's figures still hold.
+    pid = 7 << 24
+    silent = [
+        call("cudaLaunchKernel", i * 10, i * 10 + 4, i, process_id=pid, thread_id=pid + 7)
+        for i in range(1, 21)
+    ]
+
+    (warning,) = check_coverage(trace(ops(5), [*launches(5), *silent]))
+    assert warning.code == "process_without_device_rows"
+    assert "process 7 launched 20 times" in warning.message
+
+
 def test_another_process_with_equal_ids_does_not_stand_in_for_lost_work():
     other = [op(i * 10 + 5, i * 10 + 9, i, process_id=PROCESS + 1) for i in range(1, 21)]
-    lost = trace([*other, op(500, 510, 50)], [*launches(20), *launches(1, first=50)])
+    lost = trace([*other, op(505, 510, 50)], [*launches(20), *launches(1, first=50)])
 
     with pytest.raises(NotRecordedError, match="20 of 21 single launches"):
         check_coverage(lost)
