@@ -1,5 +1,6 @@
 """Files that cannot be analysed: each has its own one-line answer, and none is touched."""
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ import pytest
 from exports import api, diagnostic, export, graph_trace, kernel, memcpy, push, sync
 
 from gaptrace.cli import main
+from gaptrace.errors import TraceFormatError
+from gaptrace.read.sqlite import ExportFile
 
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "demo_graph.sqlite"
 LAUNCH = "cudaLaunchKernel_v7000"
@@ -257,3 +260,99 @@ def test_only_work_without_times(tmp_path, refusal):
 def test_only_graphs_that_started_on_the_host(tmp_path, refusal):
     path = export(tmp_path / "t.sqlite", graph_traces=[graph_trace(1, 2, device=2**31 - 1)])
     assert "1 device rows name no GPU" in refusal(path)
+
+
+# Found by fuzzing
+
+
+def changed(path: Path, *statements: str) -> Path:
+    with closing(sqlite3.connect(path)) as db:
+        for statement in statements:
+            db.execute(statement)
+        db.commit()
+    return path
+
+
+@pytest.fixture
+def one_kernel(tmp_path) -> Path:
+    calls = [api(LAUNCH, 1, 2, correlation=1)]
+    return export(tmp_path / "t.sqlite", api=calls, kernels=[kernel(10, 20, correlation=1)])
+
+
+def test_a_view_without_end_in_place_of_a_table(one_kernel, refusal):
+    changed(
+        one_kernel,
+        "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO hidden",
+        "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE n(i) AS"
+        " (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT hidden.* FROM hidden, n",
+    )
+    assert refusal(one_kernel).startswith("CUPTI_ACTIVITY_KIND_KERNEL is a view")
+
+
+def test_views_that_no_question_concerns(one_kernel):
+    changed(one_kernel, "CREATE VIEW mine AS SELECT * FROM nowhere")
+    assert main(["analyze", str(one_kernel)]) == 0
+
+
+def test_a_schema_that_is_not_utf8(one_kernel, refusal):
+    raw = one_kernel.read_bytes()
+    at = raw.index(b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL")
+    one_kernel.write_bytes(raw[:at] + b"CREATE \xe4ABLE" + raw[at + 12 :])
+    assert refusal(one_kernel).startswith("damaged or incomplete")
+
+
+def test_strings_that_are_null(one_kernel, capsys):
+    changed(
+        one_kernel,
+        "CREATE TABLE strings AS SELECT id, NULL AS value FROM StringIds",
+        "DROP TABLE StringIds",
+        "ALTER TABLE strings RENAME TO StringIds",
+    )
+    assert main(["analyze", str(one_kernel)]) == 0
+
+
+def test_work_that_took_no_time_is_no_part_of_none(tmp_path, capsys):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(5, 5)])
+    assert main(["analyze", str(path), "--json"]) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    assert (device["span_ns"], device["busy_fraction"]) == (0, None)
+
+
+@pytest.mark.parametrize("version", ["²", "9" * 5_000, ""])
+def test_a_cuda_version_that_is_no_number(tmp_path, version):
+    row = {"devStateName": "", "name": "CudaDriverVersion", "nameEnum": 0, "value": version}
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)], environment=[row])
+    assert main(["analyze", str(path)]) == 0
+
+
+# Files that are being written
+
+
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_rows_that_are_not_in_the_file_yet(one_kernel, refusal, mode):
+    with closing(sqlite3.connect(one_kernel, isolation_level=None)) as db:
+        db.execute(f"PRAGMA journal_mode = {mode}")
+        db.execute("BEGIN")
+        # More than SQLite holds in memory, so that pages are written before the commit.
+        db.execute("PRAGMA cache_size = 1")
+        db.executemany(
+            "INSERT INTO StringIds VALUES (?, ?)", [(i, "x" * 900) for i in range(99, 999)]
+        )
+        if mode == "WAL":
+            db.execute("COMMIT")
+        message = refusal(one_kernel)
+    kind = {"WAL": "wal", "DELETE": "journal"}[mode]
+    assert message.startswith(f"part of it is still in t.sqlite-{kind}")
+
+
+def test_an_emptied_log_beside_the_file(one_kernel):
+    one_kernel.with_name("t.sqlite-wal").touch()
+    one_kernel.with_name("t.sqlite-journal").write_bytes(bytes(512))
+    assert main(["analyze", str(one_kernel)]) == 0
+
+
+@pytest.mark.parametrize("change", [lambda p: p.write_bytes(p.read_bytes() + b"x"), Path.unlink])
+def test_a_file_that_changes_while_it_is_open(one_kernel, change):
+    while_read = pytest.raises(TraceFormatError, match="changed while it was read")
+    with while_read, ExportFile(one_kernel):
+        change(one_kernel)

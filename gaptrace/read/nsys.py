@@ -69,7 +69,8 @@ def read_nsys(path: Path) -> Trace:
 
 
 def _strings(export: ExportFile) -> pl.DataFrame:
-    rows = export.rows("SELECT id, value FROM StringIds")
+    # An id without a text is one without a name, as are those that are not in the table.
+    rows = export.rows("SELECT id, value FROM StringIds WHERE value IS NOT NULL")
     try:
         return pl.DataFrame(
             rows, schema={"name_id": pl.Int64, "value": pl.String}, orient="row", strict=True

@@ -1,5 +1,7 @@
 """The recording itself: versions, granularity, machine, devices, the recorder's own complaints."""
 
+import re
+
 import polars as pl
 
 from gaptrace.read.sqlite import ExportFile
@@ -121,7 +123,7 @@ def _duration(export: ExportFile) -> int | None:
 
 def _cuda_version(number: str | None) -> str | None:
     """Turn CUDA's 13000 into 13.0."""
-    if number is None or not number.isdigit():
+    if number is None or not re.fullmatch(r"[0-9]{4,6}", number):
         return number
     return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
 

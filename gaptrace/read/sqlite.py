@@ -10,7 +10,7 @@ import adbc_driver_manager
 import adbc_driver_sqlite.dbapi as adbc
 import polars as pl
 
-from gaptrace.errors import TraceFormatError
+from gaptrace.errors import GaptraceError, TraceFormatError
 
 _MAGIC = b"SQLite format 3\x00"
 #: Rows per Arrow batch: large enough that the per-batch cost vanishes (the default is 1024).
@@ -26,13 +26,20 @@ class ExportFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         _check_is_whole_sqlite(path)
+        self._version = _version(path)
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         self._text = sqlite3.connect(uri, uri=True)
         self._text.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
         self._columns: adbc.Connection | None = None
         try:
-            names = self.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-            self.tables = {str(name): self._columns_of(str(name)) for (name,) in names}
+            found = self.rows(
+                "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view')"
+            )
+            self.tables = {
+                str(name): self._columns_of(str(name)) for kind, name in found if kind == "table"
+            }
+            # No exporter writes views, and the rows of one may have no end.
+            self._views = {str(name) for kind, name in found if kind == "view"}
             self._columns = adbc.connect(uri)
         except adbc_driver_manager.Error as error:
             self.close()
@@ -57,12 +64,20 @@ class ExportFile:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+        # Without a lock a writer is not noticed by SQLite, which may have read some old and some
+        # new pages.
+        sound = error is None or isinstance(error, GaptraceError)
+        if sound and _version(self.path) != self._version:
+            raise TraceFormatError(
+                f"{self.path}: the file changed while it was read; try again when it is complete"
+            ) from error
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Return a small result as tuples; text that is not UTF-8 is decoded with replacements."""
         try:
             return self._text.execute(sql).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # SQLite quotes damaged names in its messages, as they are.
             raise self._damaged(error) from error
 
     def frame(
@@ -71,8 +86,14 @@ class ExportFile:
         """Return {output: (column, dtype)} of a table; an absent table or column gives nulls.
 
         Raises:
-            TraceFormatError: a value has another type than the schema says, or pages are damaged.
+            TraceFormatError: a value has another type than the schema says, pages are damaged, or
+                there is a view instead of the table.
         """
+        if table in self._views:
+            raise TraceFormatError(
+                f"{self.path}: {table} is a view, where an export has a table; "
+                "export the report again with nsys export --type sqlite"
+            )
         schema = pl.Schema({output: dtype for output, (_, dtype) in columns.items()})
         present = {
             output: (column, dtype)
@@ -170,6 +191,30 @@ def _check_is_whole_sqlite(path: Path) -> None:
             f"{path}: damaged or incomplete SQLite file ({size} of {_promised_size(head)} bytes); "
             "copy it again, or export the report again with nsys export --type sqlite"
         )
+    for beside in (path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal")):
+        if _holds_changes(beside):
+            raise TraceFormatError(
+                f"{path}: part of it is still in {beside.name}, as a program is writing it or "
+                "was stopped; let that program end, or export the report again"
+            )
+
+
+def _holds_changes(beside: Path) -> bool:
+    """Say whether a log beside the file is in use: its header is not zero (SQLite, file format)."""
+    try:
+        with beside.open("rb") as file:
+            return file.read(1) not in (b"", b"\0")
+    except OSError:
+        return False
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Return what changes when a file is written: its size and the time of the last write."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def _promised_size(head: bytes) -> int:
