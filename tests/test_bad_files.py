@@ -325,6 +325,24 @@ def test_a_cuda_version_that_is_no_number(tmp_path, version):
     assert main(["analyze", str(path)]) == 0
 
 
+def test_times_whose_difference_is_no_64_bit_number(tmp_path, capsys):
+    far = 2**62
+    kernels = [kernel(-far, -far + 5), kernel(10, 20), kernel(40, 50), kernel(far - 5, far)]
+    path = export(tmp_path / "t.sqlite", kernels=kernels)
+    assert main(["analyze", str(path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [(row["span_ns"], row["idle_ns"]) for row in answer["devices"]] == [(40, 20)]
+    assert "invalid_times" in [row["code"] for row in answer["warnings"]]
+
+
+def test_the_longest_span_there_is(tmp_path, capsys):
+    far = 2**61
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(-far, 5 - far), kernel(far - 5, far)])
+    assert main(["analyze", str(path), "--json"]) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    assert (device["span_ns"], device["idle_ns"]) == (2**62, 2**62 - 10)
+
+
 # Files that are being written
 
 

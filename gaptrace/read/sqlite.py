@@ -153,9 +153,10 @@ class ExportFile:
 
 def has_sound_times() -> pl.Expr:
     """Say whether a row's start_ns and end_ns are in order and in a range that can be computed."""
-    # Beyond 2**62 ns (146 years) a time is garbage, and lengths could overflow.
+    # Beyond 2**61 ns (73 years, or 2043 where times count from 1970) a time is garbage. Inside,
+    # no span is longer than 2**62 ns, and no sum of disjoint ones overflows.
     in_range = pl.all_horizontal(
-        pl.col(column).is_between(-(2**62), 2**62) for column in ("start_ns", "end_ns")
+        pl.col(column).is_between(-(2**61), 2**61) for column in ("start_ns", "end_ns")
     )
     return in_range & (pl.col("end_ns") >= pl.col("start_ns"))
 
