@@ -124,8 +124,8 @@ def _answer(path: Path, *options: str) -> str:
         raise Broken(f"status {status}, stdout {out_text!r}, stderr {err_text!r}")
     if len(err_text.splitlines()) != 1 or not err_text.endswith("\n"):
         raise Broken(f"not one line: {err_text!r}")
-    message = err_text.removeprefix(start).split()
-    return " ".join(word for word in message[:8] if not any(map(str.isdigit, word)))[:40]
+    words = err_text.removeprefix(start).replace(";", " ").split()
+    return " ".join(word for word in words if word.islower())[:24]
 
 
 def _check_sums(text: str) -> None:
@@ -136,11 +136,11 @@ def _check_sums(text: str) -> None:
     for row in answer["devices"]:
         if row["busy_ns"] + row["idle_ns"] != row["span_ns"]:
             raise Broken(f"busy and idle are not the span: {row}")
-        if min(row["busy_ns"], row["idle_ns"], *row["causes"].values()) < 0:
-            raise Broken(f"less than nothing: {row}")
         if sum(piece["idle_ns"] for piece in row["cause_details"]) != row["idle_ns"]:
             raise Broken(f"details are not the idle time: {row}")
     for row in answer["devices"] + answer["ranges"]:
+        if min(row["span_ns"], row["busy_ns"], row["idle_ns"], *row["causes"].values()) < 0:
+            raise Broken(f"less than nothing: {row}")
         if sum(row["causes"].values()) != row["idle_ns"]:
             raise Broken(f"causes are not the idle time: {row}")
     _check_numbers(answer)
