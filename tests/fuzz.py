@@ -25,11 +25,13 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import click
-from fuzz_breaks import BREAKS, DISTURBANCES
+from fuzz_breaks import BREAKS as ROW_AND_TABLE_BREAKS
+from fuzz_files import DISTURBANCES, FILE_BREAKS
 from fuzz_sources import SOURCES
 
 from gaptrace.cli import main
 
+BREAKS = ROW_AND_TABLE_BREAKS | FILE_BREAKS
 #: Of a case in the long run; no sound case takes a hundredth of it.
 WATCHDOG_SECONDS = 60
 BATCH = 250
@@ -42,14 +44,16 @@ class Broken(AssertionError):
 def make(folder: Path, seed: int, only: str | None = None) -> tuple[Path, list[str], random.Random]:
     """Write case `seed`; return its file, what it was made of, and the generator for the rest.
 
-    It is broken in one to three ways, or in the one that `only` names.
+    It is broken in one to three ways, or in the one that `only` names, if that is one.
     """
     rng = random.Random(seed)
     path = folder / "t.sqlite"
     source = rng.choice(sorted(SOURCES))
     path.write_bytes(SOURCES[source]())
     story = [source]
-    chosen = [only] if only else rng.choices(sorted(BREAKS), k=rng.choice([1, 1, 1, 2, 3]))
+    chosen = (
+        [only] if only in BREAKS else rng.choices(sorted(BREAKS), k=rng.choice([1, 1, 1, 2, 3]))
+    )
     for name in chosen:
         done = BREAKS[name](rng, path)
         story.append(f"{name}({done})")
@@ -64,8 +68,8 @@ def outcome(folder: Path, seed: int, only: str | None = None) -> str:
     """
     path, story, rng = make(folder, seed, only)
     try:
-        if only is None and rng.random() < 0.05:
-            name = rng.choice(sorted(DISTURBANCES))
+        if only in DISTURBANCES or (only is None and rng.random() < 0.05):
+            name = only or rng.choice(sorted(DISTURBANCES))
             story.append(name)
             with _disturbed(rng, path, name):
                 return f"{name}: {answers(path)}"

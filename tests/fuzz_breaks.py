@@ -1,10 +1,7 @@
-"""Ways to break an export: each changes a file in place and returns what it did, for the report."""
+"""Ways to break rows and tables of an export: each changes a file and returns what it did."""
 
-import os
 import random
 import sqlite3
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -37,16 +34,14 @@ CORE = ["StringIds", "NVTX_EVENTS"] + [
     for kind in ("KERNEL", "MEMCPY", "GRAPH_TRACE", "RUNTIME", "SYNCHRONIZATION")
 ]
 BREAKS: dict[str, Break] = {}
-#: Writers that go on until the event is set.
-DISTURBANCES: dict[str, Callable[[random.Random, Path, threading.Event], None]] = {}
 
 
-def _quote(name: str) -> str:
+def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a file that an earlier break may have ruined; what then fails is left as it is."""
     with closing(sqlite3.connect(path)) as db:
         db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
@@ -57,7 +52,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             db.rollback()
 
 
-def _table(rng: random.Random, db: sqlite3.Connection) -> str:
+def any_table(rng: random.Random, db: sqlite3.Connection) -> str:
     found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1").fetchall()
     names = [name for (name,) in found if not name.startswith("sqlite_")]
     core = [name for name in names if name in CORE]
@@ -70,8 +65,8 @@ def _in_database(change: Callable[[random.Random, sqlite3.Connection, str], str]
     """Make a break from a change of one table."""
 
     def apply(rng: random.Random, path: Path) -> str:
-        with _opened(path) as db:
-            return change(rng, db, _table(rng, db))
+        with opened(path) as db:
+            return change(rng, db, any_table(rng, db))
         return "nothing: the file was broken before"
 
     BREAKS[change.__name__] = apply
@@ -92,18 +87,18 @@ def _in_rows(change: Callable[[random.Random, list[str], list[Row]], str]) -> Br
 
 
 def _contents(db: sqlite3.Connection, table: str) -> tuple[list[str], list[Row]]:
-    cursor = db.execute(f"SELECT * FROM {_quote(table)}")
+    cursor = db.execute(f"SELECT * FROM {quote(table)}")
     return [column[0] for column in cursor.description], [list(row) for row in cursor]
 
 
 def _replace(
     db: sqlite3.Connection, table: str, kind: str, columns: list[str], rows: list[Row]
 ) -> None:
-    db.execute(f"DROP TABLE {_quote(table)}")
-    ddl = ", ".join(_quote(column) + kind for column in columns)
-    db.execute(f"CREATE TABLE {_quote(table)} ({ddl})")
+    db.execute(f"DROP TABLE {quote(table)}")
+    ddl = ", ".join(quote(column) + kind for column in columns)
+    db.execute(f"CREATE TABLE {quote(table)} ({ddl})")
     marks = ", ".join("?" * len(columns))
-    db.executemany(f"INSERT INTO {_quote(table)} VALUES ({marks})", rows)
+    db.executemany(f"INSERT INTO {quote(table)} VALUES ({marks})", rows)
 
 
 # Rows
@@ -228,12 +223,12 @@ def other_columns(rng: random.Random, columns: list[str], rows: list[Row]) -> st
 
 
 @_in_database
-def other_table(rng: random.Random, db: sqlite3.Connection, table: str) -> str:
+def otherany_table(rng: random.Random, db: sqlite3.Connection, table: str) -> str:
     if rng.random() < 0.5:
-        db.execute(f"DROP TABLE {_quote(table)}")
+        db.execute(f"DROP TABLE {quote(table)}")
         return f"{table} dropped"
-    name = rng.choice([*ODD_NAMES, table.lower() + "2", _table(rng, db) + " "])
-    db.execute(f"ALTER TABLE {_quote(table)} RENAME TO {_quote(name)}")
+    name = rng.choice([*ODD_NAMES, table.lower() + "2", any_table(rng, db) + " "])
+    db.execute(f"ALTER TABLE {quote(table)} RENAME TO {quote(name)}")
     return f"{table} is {name!r}"
 
 
@@ -241,20 +236,20 @@ def other_table(rng: random.Random, db: sqlite3.Connection, table: str) -> str:
 def text_that_is_not_utf8(rng: random.Random, db: sqlite3.Connection, table: str) -> str:
     column = rng.choice(_contents(db, table)[0])
     raw = rng.choice(["ff", "c328", "61ff62", "00ff", "eda080", "f8a1a1a1a1"])
-    db.execute(f"UPDATE {_quote(table)} SET {_quote(column)} = CAST(X'{raw}' AS TEXT)")
+    db.execute(f"UPDATE {quote(table)} SET {quote(column)} = CAST(X'{raw}' AS TEXT)")
     return f"{table}.{column} = {raw}"
 
 
 @_in_database
 def extra_objects(rng: random.Random, db: sqlite3.Connection, table: str) -> str:
-    name, own = _quote(rng.choice(ODD_NAMES)), _quote(table)
+    name, own = quote(rng.choice(ODD_NAMES)), quote(table)
     statement = rng.choice(
         [
             f"CREATE TABLE {name} ({name})",
             f"CREATE VIEW {name} AS SELECT * FROM {own}",
             f"CREATE VIEW {name} AS SELECT * FROM nowhere",
             f"CREATE TRIGGER {name} AFTER INSERT ON {own} BEGIN DELETE FROM {own}; END",
-            f"CREATE INDEX {name} ON {own} ({_quote(_contents(db, table)[0][0])})",
+            f"CREATE INDEX {name} ON {own} ({quote(_contents(db, table)[0][0])})",
             f"CREATE VIRTUAL TABLE {name} USING fts5(a)",
             f"CREATE VIRTUAL TABLE {name} USING rtree(a, b, c)",
         ]
@@ -265,47 +260,47 @@ def extra_objects(rng: random.Random, db: sqlite3.Connection, table: str) -> str
 
 @_in_database
 def a_view_instead(rng: random.Random, db: sqlite3.Connection, table: str) -> str:
-    db.execute(f"ALTER TABLE {_quote(table)} RENAME TO hidden")
-    columns = ", ".join(map(_quote, _contents(db, "hidden")[0]))
+    db.execute(f"ALTER TABLE {quote(table)} RENAME TO hidden")
+    columns = ", ".join(map(quote, _contents(db, "hidden")[0]))
     view = rng.choice(
         [
             f"SELECT {columns} FROM hidden",
             f"SELECT {columns} FROM hidden, (SELECT 1 UNION SELECT 2)",
             "SELECT * FROM nowhere",
-            f"SELECT * FROM {_quote(table)}",
+            f"SELECT * FROM {quote(table)}",
             "SELECT 1 AS start, 2 AS end, 'x' AS value, 1 AS id",
             f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {columns} "
             "FROM hidden, n",
         ]
     )
-    db.execute(f"CREATE VIEW {_quote(table)} AS {view}")
+    db.execute(f"CREATE VIEW {quote(table)} AS {view}")
     return f"{table}: {view}"
 
 
 @_in_database
-def another_kind_of_table(rng: random.Random, db: sqlite3.Connection, table: str) -> str:
+def another_kind_ofany_table(rng: random.Random, db: sqlite3.Connection, table: str) -> str:
     columns, rows = _contents(db, table)
-    names, marks = ", ".join(map(_quote, columns)), ", ".join("?" * len(columns))
-    db.execute(f"DROP TABLE {_quote(table)}")
+    names, marks = ", ".join(map(quote, columns)), ", ".join("?" * len(columns))
+    db.execute(f"DROP TABLE {quote(table)}")
     kind = rng.choice(["WITHOUT ROWID", "generated", "fts5", "rtree", "STRICT"])
     if kind == "fts5":
-        db.execute(f"CREATE VIRTUAL TABLE {_quote(table)} USING fts5({names})")
+        db.execute(f"CREATE VIRTUAL TABLE {quote(table)} USING fts5({names})")
     elif kind == "rtree":
-        db.execute(f"CREATE VIRTUAL TABLE {_quote(table)} USING rtree(id, start, end)")
+        db.execute(f"CREATE VIRTUAL TABLE {quote(table)} USING rtree(id, start, end)")
         return f"{table}: {kind}"
     elif kind == "generated":
         made = rng.choice(columns)
-        rest = ", ".join(_quote(name) for name in columns if name != made)
-        stored = f"{_quote(made)} AS (7) {rng.choice(['STORED', 'VIRTUAL'])}"
-        db.execute(f"CREATE TABLE {_quote(table)} ({rest or 'x'}, {stored})")
+        rest = ", ".join(quote(name) for name in columns if name != made)
+        stored = f"{quote(made)} AS (7) {rng.choice(['STORED', 'VIRTUAL'])}"
+        db.execute(f"CREATE TABLE {quote(table)} ({rest or 'x'}, {stored})")
         return f"{table}: {kind} {made}"
     elif kind == "STRICT":
-        typed = ", ".join(_quote(name) + " ANY" for name in columns)
-        db.execute(f"CREATE TABLE {_quote(table)} ({typed}) STRICT")
+        typed = ", ".join(quote(name) + " ANY" for name in columns)
+        db.execute(f"CREATE TABLE {quote(table)} ({typed}) STRICT")
     else:
-        db.execute(f"CREATE TABLE {_quote(table)} (k PRIMARY KEY, {names}) WITHOUT ROWID")
+        db.execute(f"CREATE TABLE {quote(table)} (k PRIMARY KEY, {names}) WITHOUT ROWID")
         rows, names, marks = [[i, *row] for i, row in enumerate(rows)], "k, " + names, marks + ", ?"
-    db.executemany(f"INSERT INTO {_quote(table)} ({names}) VALUES ({marks})", rows)
+    db.executemany(f"INSERT INTO {quote(table)} ({names}) VALUES ({marks})", rows)
     return f"{table}: {kind}"
 
 
@@ -328,126 +323,3 @@ def forged_schema(rng: random.Random, db: sqlite3.Connection, table: str) -> str
     )
     db.execute(f"UPDATE sqlite_master SET {change} WHERE name = ?", [value, table])
     return f"{table}: {change[:8]} {str(value)[:40]!r}"
-
-
-# Bytes
-
-
-def _in_bytes(change: Callable[[random.Random, bytearray], str]) -> Break:
-    def apply(rng: random.Random, path: Path) -> str:
-        raw = bytearray(path.read_bytes())
-        done = change(rng, raw)
-        path.write_bytes(raw)
-        return done
-
-    BREAKS[change.__name__] = apply
-    return apply
-
-
-def _page(rng: random.Random, raw: bytearray) -> tuple[int, int]:
-    size = int.from_bytes(raw[16:18], "big") or 4096
-    return rng.randrange(len(raw) // size + 1) * size, size
-
-
-@_in_bytes
-def flipped_bits(rng: random.Random, raw: bytearray) -> str:
-    count = rng.choice([1, 1, 4, 32, 512])
-    within = min(len(raw), rng.choice([100, 4096, len(raw), len(raw), len(raw)]))
-    for _ in range(count if raw else 0):
-        raw[rng.randrange(within)] ^= 1 << rng.randrange(8)
-    return f"{count} in {within}"
-
-
-@_in_bytes
-def truncated(rng: random.Random, raw: bytearray) -> str:
-    kept = rng.randrange(len(raw) + 1)
-    del raw[kept:]
-    if forged := rng.random() < 0.5:  # a header that promises nothing about the size
-        raw[92:96] = b"\0\0\0\0"
-    return f"{kept} bytes{' and no promise' * forged}"
-
-
-@_in_bytes
-def zeroed_page(rng: random.Random, raw: bytearray) -> str:
-    at, size = _page(rng, raw)
-    raw[at : at + size] = bytes(len(raw[at : at + size]))
-    return f"at {at}"
-
-
-@_in_bytes
-def copied_page(rng: random.Random, raw: bytearray) -> str:
-    (source, size), (target, _) = _page(rng, raw), _page(rng, raw)
-    raw[target : target + size] = raw[source : source + size]
-    return f"{source} to {target}"
-
-
-@_in_bytes
-def junk_at_the_end(rng: random.Random, raw: bytearray) -> str:
-    raw += rng.randbytes(rng.choice([1, 4096, 5000]))
-    return "junk"
-
-
-# Files beside it
-
-
-def write_ahead_log(rng: random.Random, path: Path) -> str:
-    """A file whose newest rows are still in its write-ahead log, kept or lost."""
-    kept, log = rng.random() < 0.5, path.with_name(path.name + "-wal")
-    saved = b""
-    with _opened(path) as db:
-        db.execute("PRAGMA journal_mode = WAL")
-        table = _table(rng, db)
-        db.execute(f"INSERT INTO {_quote(table)} SELECT * FROM {_quote(table)} LIMIT 5")
-        db.commit()
-        saved = log.read_bytes()
-    if kept and saved:
-        log.write_bytes(saved)
-    return "kept" if kept else "lost"
-
-
-BREAKS["write_ahead_log"] = write_ahead_log
-
-
-# Files that change while they are read
-
-
-def _until(change: Callable[[random.Random, Path], None]) -> None:
-    def go_on(rng: random.Random, path: Path, stop: threading.Event) -> None:
-        while not stop.is_set() and path.stat().st_size < 10_000_000:
-            change(rng, path)
-            time.sleep(rng.choice([0, 0.001, 0.01]))
-
-    DISTURBANCES[change.__name__] = go_on
-
-
-@_until
-def grows(rng: random.Random, path: Path) -> None:
-    with path.open("ab") as file:
-        file.write(rng.randbytes(4096))
-
-
-@_until
-def is_overwritten(rng: random.Random, path: Path) -> None:
-    with path.open("r+b") as file:
-        file.seek(rng.randrange(0, max(1, path.stat().st_size), 512))
-        file.write(rng.randbytes(512))
-
-
-@_until
-def is_replaced(rng: random.Random, path: Path) -> None:
-    raw = path.read_bytes()
-    beside = path.with_name("new")
-    beside.write_bytes(raw[: rng.choice([len(raw), len(raw) // 2])])
-    beside.replace(path)
-
-
-@_until
-def is_cut_short(rng: random.Random, path: Path) -> None:
-    os.truncate(path, path.stat().st_size * rng.choice([10, 9]) // 10)
-
-
-@_until
-def gets_rows(rng: random.Random, path: Path) -> None:
-    with _opened(path) as db:
-        table = _table(rng, db)
-        db.execute(f"INSERT INTO {_quote(table)} SELECT * FROM {_quote(table)} LIMIT 50")

@@ -2,7 +2,7 @@
 
 import fuzz
 import pytest
-from fuzz_breaks import BREAKS
+from fuzz_files import DISTURBANCES
 from fuzz_sources import SOURCES
 
 
@@ -13,9 +13,9 @@ def test_what_is_broken_was_sound(tmp_path, source):
     assert fuzz.answers(path) == "analysed"
 
 
-@pytest.mark.parametrize("name", BREAKS)
+@pytest.mark.parametrize("name", [*fuzz.BREAKS, *DISTURBANCES])
 def test_broken_exports_are_analysed_or_refused(tmp_path, name):
-    for seed in range(8):
+    for seed in range(5):
         folder = tmp_path / str(seed)
         folder.mkdir()
         assert fuzz.outcome(folder, seed, name)
