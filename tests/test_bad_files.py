@@ -343,6 +343,14 @@ def test_the_longest_span_there_is(tmp_path, capsys):
     assert (device["span_ns"], device["idle_ns"]) == (2**62, 2**62 - 10)
 
 
+def test_text_in_another_encoding(tmp_path, one_kernel, refusal):
+    path = tmp_path / "utf16.sqlite"
+    with closing(sqlite3.connect(one_kernel)) as source, closing(sqlite3.connect(path)) as copy:
+        copy.execute("PRAGMA encoding = 'UTF-16le'")
+        copy.executescript("\n".join(source.iterdump()))
+    assert refusal(path).startswith("its text is not in UTF-8")
+
+
 # Files that are being written
 
 

@@ -13,6 +13,8 @@ import polars as pl
 from gaptrace.errors import GaptraceError, TraceFormatError
 
 _MAGIC = b"SQLite format 3\x00"
+#: The text encoding, at byte 56 of the header; zero while there are no tables.
+_UTF_8 = b"\0\0\0\1"
 #: Rows per Arrow batch: large enough that the per-batch cost vanishes (the default is 1024).
 _BATCH_ROWS = 65_536
 
@@ -190,6 +192,11 @@ def _check_is_whole_sqlite(path: Path) -> None:
     if size < _promised_size(head):
         raise TraceFormatError(
             f"{path}: damaged or incomplete SQLite file ({size} of {_promised_size(head)} bytes); "
+            "copy it again, or export the report again with nsys export --type sqlite"
+        )
+    if head[56:60] not in (_UTF_8, bytes(4)):
+        raise TraceFormatError(
+            f"{path}: its text is not in UTF-8, as that of every export is; "
             "copy it again, or export the report again with nsys export --type sqlite"
         )
     for beside in (path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal")):
