@@ -24,7 +24,7 @@ def largest_gaps(
         thread_id: the launch of the op that ends it, null when unrecorded; range: path of the
         innermost NVTX range open on that thread as the launch began, null when there is none.
     """
-    names = trace.ops.select("op_id", "call_id", name=pl.col("name").cast(pl.String))
+    names = trace.ops.select("op_id", "call_id", "name")
     longest = (
         gaps.filter(pl.col("gap_id").is_not_null())
         .with_columns(gap_ns=pl.col("end_ns") - pl.col("start_ns"))
@@ -63,6 +63,7 @@ def largest_gaps(
     return (
         found.join(open_then, on="_rank", how="left")
         .sort("_rank")
+        .with_columns(pl.col("previous_op", "next_op").cast(pl.String))
         .select(
             "device_id",
             "start_ns",
