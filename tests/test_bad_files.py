@@ -301,12 +301,26 @@ def test_a_schema_that_is_not_utf8(one_kernel, refusal):
     assert refusal(one_kernel).startswith("damaged or incomplete")
 
 
-def test_strings_that_are_null(one_kernel, capsys):
+def test_strings_that_are_null(one_kernel):
     changed(
         one_kernel,
         "CREATE TABLE strings AS SELECT id, NULL AS value FROM StringIds",
         "DROP TABLE StringIds",
         "ALTER TABLE strings RENAME TO StringIds",
+    )
+    assert main(["analyze", str(one_kernel)]) == 0
+
+
+def test_strings_that_are_null_against_their_schema(one_kernel):
+    # Damaged pages hold nulls where SQLite believes that there are none.
+    changed(
+        one_kernel,
+        "CREATE TABLE strings AS SELECT id, NULL AS value FROM StringIds",
+        "DROP TABLE StringIds",
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_master SET name = 'StringIds', tbl_name = 'StringIds',"
+        " sql = 'CREATE TABLE StringIds (id INTEGER, value TEXT NOT NULL)'"
+        " WHERE name = 'strings'",
     )
     assert main(["analyze", str(one_kernel)]) == 0
 

@@ -69,17 +69,18 @@ def read_nsys(path: Path) -> Trace:
 
 
 def _strings(export: ExportFile) -> pl.DataFrame:
-    # An id without a text is one without a name, as are those that are not in the table.
-    rows = export.rows("SELECT id, value FROM StringIds WHERE value IS NOT NULL")
+    rows = export.rows("SELECT id, value FROM StringIds")
     try:
-        return pl.DataFrame(
+        strings = pl.DataFrame(
             rows, schema={"name_id": pl.Int64, "value": pl.String}, orient="row", strict=True
-        ).unique("name_id", keep="first", maintain_order=True)
+        )
     except (TypeError, pl.exceptions.PolarsError, OverflowError) as error:
         raise TraceFormatError(
             f"{export.path}: table StringIds does not hold pairs of id and text; "
             "export the report again with nsys export --type sqlite"
         ) from error
+    # Not in SQL: SQLite believes a NOT NULL, and damaged pages hold nulls all the same.
+    return strings.drop_nulls().unique("name_id", keep="first", maintain_order=True)
 
 
 def _granularity(mode: str | None, ops: pl.DataFrame) -> Granularity | None:
