@@ -120,6 +120,8 @@ def _captured_nodes(trace: Trace) -> pl.DataFrame:
     templates = (
         graphs.filter(pl.col("launches").is_not_null())
         .unique(["thread_id", "begin_ns"], keep="first", maintain_order=True)
+        # A graph that ran holds something: without a launch in its capture, that was not recorded.
+        .filter(pl.col("launches") > 0)
         .select("process_id", "graph_id", nodes="launches")
     )
     execs = trace.graph_events.filter(

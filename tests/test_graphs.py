@@ -93,6 +93,23 @@ def test_a_graph_built_without_capture_has_unknown_size():
     assert summary.select("nodes", "executions").rows() == [(None, 1)]
 
 
+def test_a_graph_in_whose_capture_nothing_was_recorded_has_unknown_size():
+    empty = trace(
+        [graph(80, 90, 9)],
+        [
+            call("cudaStreamBeginCapture", 10, 12),
+            call("cudaStreamEndCapture", 20, 22),
+            call("cudaGraphLaunch", 60, 70, 9),
+        ],
+        graph_events=[
+            graph_event(11, "graph", graph_id=1),
+            graph_event(49, "exec", graph_id=1, graph_exec_id=2),
+        ],
+    )
+
+    assert graphs.graph_nodes(empty).rows() == []
+
+
 def test_sizes_sum_up_execs_alike():
     ops = [
         node(10, 20, 1, 0),
