@@ -661,9 +661,17 @@ def test_a_window_that_alone_says_nothing_is_refused(tmp_path):
     kernels = [kernel(200, 210, correlation=99)]
     kernels += [kernel(1000 + 10 * n, 1005 + 10 * n, correlation=n) for n in range(1, 21)]
     source = export(tmp_path / "t.sqlite", api=calls, kernels=kernels)
-    with pytest.raises(WindowError, match=r"alone cannot be analysed: .*; take a wider one"):
+    with pytest.raises(WindowError, match=r"alone cannot be analysed \(.*\); take a wider one"):
         redact(source, tmp_path / "copy.sqlite", from_ns=100, to_ns=300)
     assert names_in(tmp_path) == ["t.sqlite"]
+
+
+def test_a_window_without_graphs_of_an_old_recording_in_node_granularity(tmp_path):
+    kernels = [kernel(10, 20), kernel(30, 40), kernel(1000, 1010, node=1 << 32)]
+    source = export(tmp_path / "t.sqlite", "2.9.1", kernels=kernels)
+    done = redact(source, tmp_path / "copy.sqlite", to_ns=500)
+    assert [row["idle_ns"] for row in done.figures["devices"]] == [10]
+    assert (read(source).meta.granularity, read(done.target).meta.granularity) == ("node", None)
 
 
 def test_a_window_of_an_export_without_all_columns(tmp_path):

@@ -148,9 +148,10 @@ def _prove(
     """
     figures = answer(copied)
     if window is not None and "refused" in figures and "refused" not in answer(trace):
+        reason = str(figures["refused"]).split(";")[0]
         raise WindowError(
-            f"{target}: not written, since the window alone cannot be analysed: "
-            f"{figures['refused']}; take a wider one"
+            f"{target}: not written, since the window alone cannot be analysed ({reason}); take a "
+            "wider one"
         )
     shown = figures if window is None else of_window(figures)
     wanted = answer(_without(expected, hidden))

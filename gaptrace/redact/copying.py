@@ -79,7 +79,6 @@ def write_copy(
             # A copy that is not finished is thrown away: it needs neither journal nor sync.
             db.execute("PRAGMA copy.journal_mode = OFF")
             db.execute("PRAGMA copy.synchronous = OFF")
-            db.execute("PRAGMA copy.secure_delete = ON")
             present = _tables(db)
             if window is not None:
                 _note_used(db, present, window, calls)
@@ -89,7 +88,10 @@ def write_copy(
             return dropped
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorname", "").startswith(_TARGETS_FAULT):
-            raise GaptraceError(f"{target.parent}: cannot write the copy there: {error}") from error
+            reason = str(error).split(": ")[0]
+            raise GaptraceError(
+                f"{target.parent}: cannot write the copy there ({reason})"
+            ) from error
         raise TraceFormatError(
             f"{source}: damaged or incomplete SQLite file ({error}); "
             "copy it again, or export the report again with nsys export --type sqlite"

@@ -40,9 +40,12 @@ def of_window(figures: dict[str, Any]) -> dict[str, Any]:
     """Return the figures that a window has for itself.
 
     Findings and advice weigh what happened before, too: when graphs were built and whether they
-    were ever launched.
+    were ever launched. The granularity of old recordings shows only where a graph runs.
     """
-    return {name: figures[name] for name in _OF_WINDOW if name in figures}
+    found = {name: figures[name] for name in _OF_WINDOW if name in figures}
+    if "trace" in found:
+        found["trace"] = {k: v for k, v in found["trace"].items() if k != "granularity"}
+    return found
 
 
 def totals(trace: Trace, window: Window, devices: list[dict[str, Any]]) -> dict[str, Any]:
