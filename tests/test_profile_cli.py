@@ -226,7 +226,8 @@ def test_a_program_that_never_used_cuda(no_cuda, capfd):
 def test_ctrl_c_keeps_what_was_recorded(fake):
     script = write(
         "work.py",
-        "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "import time\ntry:\n    print('ready', flush=True)\n"
+        "    [time.sleep(0.1) for _ in range(600)]\n"
         "except KeyboardInterrupt:\n    print('cleaning up', flush=True)\n    raise\n",
     )
     out, err, status = interrupt([sys.executable, "-m", "gaptrace", "profile", script])
@@ -237,7 +238,11 @@ def test_ctrl_c_keeps_what_was_recorded(fake):
 
 
 def interrupt(command: list[str]) -> tuple[str, str, int]:
-    """Run a command, press Ctrl-C when it says `ready`, and return the rest and its status."""
+    """Run a command, press Ctrl-C when it says `ready`, and return the rest and its status.
+
+    Programs to be interrupted sleep in many short naps: an interrupt that comes just before Python
+    enters a sleep is seen only when that ends.
+    """
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -254,7 +259,8 @@ def interrupt(command: list[str]) -> tuple[str, str, int]:
 def test_a_program_that_takes_ctrl_c_well_keeps_its_status(fake):
     script = write(
         "work.py",
-        "import time, sys\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "import time, sys\ntry:\n    print('ready', flush=True)\n"
+        "    [time.sleep(0.1) for _ in range(600)]\n"
         "except KeyboardInterrupt:\n    sys.exit(5)\n",
     )
     _, _, status = interrupt([sys.executable, "-m", "gaptrace", "profile", script])
@@ -453,7 +459,7 @@ def test_ctrl_c_under_the_real_nsys(real, on_interrupt, status):
     script = write(
         "work.py",
         "import signal, sys, time, gaptrace\nwith gaptrace.range('before'): pass\n"
-        "try:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "try:\n    print('ready', flush=True)\n    [time.sleep(0.1) for _ in range(600)]\n"
         "except KeyboardInterrupt:\n    signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "    time.sleep(2)\n    print('cleaned up')\n"
         f"    {on_interrupt}\n",
@@ -470,7 +476,10 @@ def test_ctrl_c_under_the_real_nsys(real, on_interrupt, status):
 
 @pytest.mark.nsys
 def test_a_termination_reaches_the_program_and_keeps_what_was_recorded(real):
-    script = write("work.py", "import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    script = write(
+        "work.py",
+        "import time\nprint('ready', flush=True)\n[time.sleep(0.1) for _ in range(600)]\n",
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "gaptrace", "profile", "-o", "out", script],
         stdout=subprocess.PIPE,
