@@ -818,7 +818,7 @@ def test_the_command_says_what_it_did(tmp_path, capsys):
     assert "uuid" in said
     assert "like secrets: --password, API_KEY, HF_TOKEN" in said
     assert "2 names of threads" in said
-    assert "numbered; what the recorder complained of" in said
+    assert "of them as hidden 1, hidden 2 ...; what the recorder complained of" in said
     assert "planted" not in out.replace(str(copy), "")
     assert max(map(len, out.splitlines())) <= 100
 

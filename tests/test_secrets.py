@@ -249,8 +249,8 @@ def test_the_warning_names_a_few_and_counts_the_rest(tmp_path):
     text = ";".join(f"K{n}_TOKEN=abcdefghij" for n in range(8))
     (message,) = messages(an_export(tmp_path / "t.sqlite", environment=environment(text)))
     assert message == (
-        "8 variables like secrets are in this file, with value: K0_TOKEN, K1_TOKEN, K2_TOKEN, "
-        "K3_TOKEN, K4_TOKEN and 3 more; before you share it, make a copy without: "
+        "8 variables that look like secrets in this file, with their values: K0_TOKEN, K1_TOKEN, "
+        "K2_TOKEN, K3_TOKEN, K4_TOKEN and 3 more; before you share it, make a copy without: "
         "gaptrace redact TRACE -o COPY"
     )
 
@@ -262,7 +262,9 @@ def test_one_that_is_found_twice_is_one(tmp_path):
         capture=[named("PROCESS_0:ENVIRONMENT_VARIABLE", 'HF_TOKEN="abcdefghij"')],
     )
     (message,) = messages(path)
-    assert message.startswith("1 variable that looks like a secret is in this file, with value: HF")
+    assert message.startswith(
+        "1 variable that looks like a secret in this file, with its value: HF"
+    )
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters=";\0"), min_size=10))

@@ -72,7 +72,7 @@ def _lines(done: "Redaction", source: Path, width: int) -> Iterator[str]:
     yield "left out (tables with their numbers of rows)" if dropped else "nothing was to leave out"
     for what, text in dropped:
         yield _wrapped(text, width, f"  {what:<11}", 15)
-    numbered = f", {count(done.hidden)} of them numbered" if done.hidden else ""
+    numbered = f", {count(done.hidden)} of them as hidden 1, hidden 2 ..." if done.hidden else ""
     kept = (
         f"kept: names of kernels, CUDA calls and NVTX ranges{numbered}; what the recorder "
         "complained of; numbers of processes, threads and streams; GPU, driver, CPU and system"

@@ -72,8 +72,9 @@ def secrets(export: ExportFile) -> list[TraceWarning]:
     return [
         TraceWarning(
             "looks_secret",
-            f"{len(names)} {are} in this file, with value: {shown}{more}; before you share it, "
-            "make a copy without: gaptrace redact TRACE -o COPY",
+            f"{len(names)} {what} in this file, with {'its value' if one else 'their values'}: "
+            f"{shown}{more}; before you share it, make a copy without: "
+            "gaptrace redact TRACE -o COPY",
         )
     ]
 
