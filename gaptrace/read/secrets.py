@@ -66,9 +66,8 @@ def secrets(export: ExportFile) -> list[TraceWarning]:
         return []
     shown = ", ".join(names[:_MOST_NAMES])
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    are = (
-        "variable that looks like a secret is" if len(names) == 1 else "variables like secrets are"
-    )
+    one = len(names) == 1
+    what = "variable that looks like a secret" if one else "variables that look like secrets"
     return [
         TraceWarning(
             "looks_secret",
