@@ -64,6 +64,11 @@ TOPICS = {
         "keep an exec for each shape: make the shape part of the key under which graphs are kept, "
         "and keep as many as alternate",
     ),
+    "graph_build:more_shapes_than_kept": (
+        "more shapes take turns than graphs are kept, so that each is built anew at its turn",
+        "keep as many graphs as shapes take turns, or pad to fewer shapes: a cache that drops what "
+        "was used least recently never hits when it is smaller than the cycle",
+    ),
     "graph_build:instantiated": (
         "graphs are instantiated anew at about every launch",
         "build each graph once and replay it; where only parameters change, update the exec with "
@@ -137,6 +142,11 @@ OTHERS = {
         "tiny copies wait behind large copies in the same direction",
         "let the large copies run at another time or in smaller pieces, or hand the values over "
         "by kernels instead of copies; the figure holds for this window only",
+    ),
+    "exec_waits_for_itself": (
+        "launches of one graph exec on several streams run one after another",
+        "instantiate an exec for each stream if they are meant to run at the same time: only one "
+        "launch of an exec can run at once",
     ),
     "graphs_never_launched": (
         "graphs were instantiated and never launched",

@@ -8,6 +8,7 @@ from gaptrace import gaps, graphs, intervals, launches, ranges
 from gaptrace.copy_waits import delayed_copies
 from gaptrace.coverage import check_coverage, recording_facts
 from gaptrace.errors import WindowError
+from gaptrace.exec_waits import exec_waits
 from gaptrace.findings import Finding, find
 from gaptrace.graph_faults import graph_faults
 from gaptrace.graph_use import graph_use
@@ -123,6 +124,7 @@ def analyze(
     use = graph_use(trace, inside, executions, windows, tree)
     topics = with_topics(trace, shown_gaps, idle, use)
     delayed = delayed_copies(trace, windows)
+    waits = exec_waits(trace, executions)
     return Analysis(
         trace=trace,
         windows=windows,
@@ -142,7 +144,7 @@ def analyze(
         graphs=graphs.graph_summary(executions, nodes),
         graph_sizes=graphs.graph_sizes(executions, nodes),
         builds=builds,
-        findings=find(devices, topics, inside, use, faults, delayed),
+        findings=find(devices, topics, inside, use, faults, delayed, waits),
         recommendation=recommend(trace, executions, shown_gaps, topics, windows, use),
         recording=recording,
         warnings=tuple(dict.fromkeys(warnings)),

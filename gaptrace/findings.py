@@ -54,6 +54,7 @@ def find(
     use: GraphUse,
     faults: GraphFaults,
     delayed: pl.DataFrame,
+    waits: pl.DataFrame,
 ) -> tuple[Finding, ...]:
     """Return findings: failures, then what costs time, largest first, then suspicions.
 
@@ -64,6 +65,7 @@ def find(
         use: `graph_use.graph_use`.
         faults: `graph_faults.graph_faults`.
         delayed: `copy_waits.delayed_copies`.
+        waits: `exec_waits.exec_waits`.
     """
     topics = [_of_topic(row, launches, use) for row in _large_topics(idle, devices)]
     return (
@@ -71,6 +73,7 @@ def find(
         *_failed_captures(faults, launches),
         *topics,
         *_contention(delayed, devices),
+        *_exec_waits(waits, devices),
         *_unused_execs(faults, devices),
         *_stale_execs(faults),
     )
@@ -129,7 +132,7 @@ def _figures_of(topic: str, device_id: int, launches: pl.DataFrame, use: GraphUs
         return _of_bursts(use.bursts.filter(here & (pl.col("is_rebuilt") == rebuilt)))
     if topic.startswith("graph_build:"):
         counts = use.rebuilds.filter(pl.col("habit") == topic.removeprefix("graph_build:"))
-        names = ("launches", "instantiated", "updated", "refused", "captures", "shapes")
+        names = ("launches", "instantiated", "updated", "refused", "captures", "shapes", "kept")
         return {name: int(counts[name].sum()) for name in names}
     if topic == "graph_build":
         return {"instantiated": int(use.rebuilds["instantiated"].sum())}
@@ -205,6 +208,24 @@ def _contention(delayed: pl.DataFrame, devices: pl.DataFrame) -> list[Finding]:
                 "direction": ", ".join(here["name"].cast(pl.String).unique().sort()),
             }
             found.append(_other("copy_contention", _severity(fraction), evidence))
+    return found
+
+
+def _exec_waits(waits: pl.DataFrame, devices: pl.DataFrame) -> list[Finding]:
+    found = []
+    for device_id, span_ns in devices.select("device_id", "span_ns").rows():
+        here = waits.filter(pl.col("device_id") == device_id)
+        waited_ns = int(here["waited_ns"].sum())
+        fraction = waited_ns / span_ns if span_ns else 0.0
+        if fraction >= SHOW_FROM_FRACTION:
+            evidence: Evidence = {
+                "device_id": device_id,
+                "waited_ns": waited_ns,
+                "fraction": fraction,
+                "executions": here.height,
+                "execs": here.select("process_id", "graph_exec_id").unique().height,
+            }
+            found.append(_other("exec_waits_for_itself", _severity(fraction), evidence))
     return found
 
 

@@ -43,6 +43,7 @@ _AVOIDABLE = (
     "eager_bursts:rebuilt",
     "graph_build:instantiated_alike",
     "graph_build:alternating_shapes",
+    "graph_build:more_shapes_than_kept",
     "graph_build:node_by_node",
 )
 #: Nodes from which on the memory of an exec is worth a look. A judgement, for want of a figure per

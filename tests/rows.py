@@ -17,6 +17,7 @@ _KINDS = {
     "cudaStreamEndCapture": ("graph_build", "capture"),
     "cudaGraphInstantiate": ("graph_build", "instantiate"),
     "cudaGraphExecUpdate": ("graph_build", "update"),
+    "cudaGraphExecDestroy": ("graph_build", "destroy"),
     "cudaStreamWaitEvent": ("event_wait", None),
     "cudaMalloc": ("allocate", None),
     "cudaFree": ("free", None),

@@ -56,7 +56,13 @@ def built(*before_each, first=()):
 
 
 NEW, UPDATE = "cudaGraphInstantiate", "cudaGraphExecUpdate"
+DROP = "cudaGraphExecDestroy"
 REFUSED = (UPDATE, 910)
+
+
+def turns(*shapes):
+    """Steps that each drop a graph and build one of another shape."""
+    return [[DROP, shape, NEW] for shape in shapes]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +77,9 @@ REFUSED = (UPDATE, 910)
         ([[4, NEW]] * 3 + [[]] * 4, None),
         # A shape that was there before comes back.
         ([[4, NEW], [5, NEW], [4, NEW]], "alternating_shapes"),
+        # Two graphs are kept, and three shapes take turns; with three kept, all have their place.
+        ([[4, NEW], [5, NEW], *turns(6, 4, 5, 6, 4, 5)], "more_shapes_than_kept"),
+        ([[4, NEW], [5, NEW], [6, NEW], *turns(4, 5, 6, 4, 5)], "alternating_shapes"),
         # Shapes that are always new ones can be neither updated nor kept.
         ([[4, NEW], [5, NEW], [6, NEW]], "instantiated"),
         # No capture was seen: nothing is known of the shape.
@@ -100,8 +109,18 @@ def test_builds_are_counted_between_the_first_and_the_last_op():
         "captures": 3,
         "shapes": 2,
         "shape_changes": 1,
+        "kept": 4,
         "habit": "instantiated",
     }
+
+
+def test_kept_graphs_are_those_alive_at_once():
+    assert built([4, NEW], [DROP, NEW], [DROP, NEW])["kept"] == 1
+    assert built([4, NEW], [NEW], [DROP, DROP, NEW])["kept"] == 2
+    assert built([4, NEW], [(NEW, 2)], [(DROP, 1)])["kept"] == 1
+    # Two were there before the recording began, as their destruction tells.
+    assert built([DROP, DROP], [NEW], [NEW])["kept"] == 2
+    assert built([DROP, DROP], [NEW], [NEW], [NEW])["kept"] == 3
 
 
 def test_failed_and_empty_captures_have_no_shape():

@@ -126,12 +126,16 @@ _FIGURES = {
     "graph_build:instantiated_alike": _BUILT,
     "graph_build:alternating_shapes": _BUILT
     + ", {refused} updates refused, {shapes} shapes in {captures} captures",
+    "graph_build:more_shapes_than_kept": _BUILT
+    + ", {shapes} shapes take turns in {kept} kept graphs",
     "graph_build:instantiated": _BUILT,
     "graph_build:node_by_node": _BUILT,
     "graph_build:updated": _BUILT,
     "launch_failed": "{call} returned error {return_code}, calls: {calls}",
     "capture_failed": "{call} returned error {return_code}, captures lost: {captures}",
     "copy_contention": "{delayed_ns} ({fraction} of the span) in {copies} copies, {direction}",
+    "exec_waits_for_itself": "{waited_ns} ({fraction} of the span) in {executions} executions of "
+    "{execs} execs",
     "graphs_never_launched": "{execs} execs, {built_ns} to instantiate",
     "stale_addresses": "{execs} execs launched after memory was freed, from {call} on in {freed} "
     "calls",
@@ -144,6 +148,7 @@ _REASONS = {
     "eager_bursts:rebuilt": "graphs are given up and built anew between replays",
     "graph_build:instantiated_alike": "graphs of one size are instantiated anew at every launch",
     "graph_build:alternating_shapes": "graphs of alternating shapes replace each other",
+    "graph_build:more_shapes_than_kept": "more shapes take turns than graphs are kept",
     "graph_build:node_by_node": "graphs are pointed to other buffers node by node at every launch",
     "host_sync:tiny_copy": "the device waits while the host waits for copies of a few bytes",
     "host_code:after_wait": "the device runs dry while the host waits for it, and then the host "
