@@ -5,6 +5,7 @@ GaptraceError            exit status 1
 ├── TraceFormatError     the file is not an export that gaptrace can read
 ├── NotRecordedError     the file is sound but lacks what the question needs
 ├── WindowError          the asked window, range or device is not in the trace
+├── ComparisonError      two traces say nothing about each other
 └── RecorderError        the recorder is missing or failed
 ```
 
@@ -26,6 +27,10 @@ class NotRecordedError(GaptraceError):
 
 class WindowError(GaptraceError):
     """The window, NVTX range or device that was asked for is not in the trace."""
+
+
+class ComparisonError(GaptraceError):
+    """Two traces differ in a way that would read as a change of the program."""
 
 
 class RecorderError(GaptraceError):

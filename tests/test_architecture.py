@@ -25,6 +25,7 @@ ORDER = (
     {"steps", "graph_faults", "topics", "advice"},
     {"findings", "largest_gaps", "recommend"},
     {"analysis"},
+    {"compare"},
     {"doctor", "render"},
     {"redact"},
     {"cli"},
@@ -52,6 +53,7 @@ MUST_NOT = {
     "topics": {"read", "record", "live"},
     "findings": {"read", "record", "live", "render"},
     "analysis": {"read", "record", "live"},
+    "compare": {"read", "record", "live", "render"},
     "recommend": {"read", "record", "live", "render"},
     "render": {"read", "record", "live", "intervals"},
 }

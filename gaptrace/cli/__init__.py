@@ -16,6 +16,7 @@ class LazyGroup(click.Group):
     #: name -> (module that defines a click command called ``command``, one line of help)
     lazy: ClassVar = {
         "analyze": ("gaptrace.cli.analyze", "Say where the GPU stands idle in a trace, and why."),
+        "compare": ("gaptrace.cli.compare", "Say what changed between two traces of a program."),
         "doctor": ("gaptrace.cli.doctor", "Say what this machine has and what is missing."),
         "profile": ("gaptrace.cli.profile", "Record a script, then analyze what was recorded."),
         "recommend": ("gaptrace.cli.recommend", "Say what CUDA graphs and chunks would change."),

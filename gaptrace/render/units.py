@@ -14,6 +14,11 @@ def duration(ns: float | None) -> str:
     return f"{ns:.0f} ns"
 
 
+def change(ns: int) -> str:
+    """Return a difference of durations with its sign."""
+    return f"{'+' if ns > 0 else ''}{duration(ns)}"
+
+
 def instant(ns: int) -> str:
     """Return a time since the session began, fine enough to find it again with --from and --to."""
     return f"{ns / 1_000_000:.3f} ms"

@@ -1,0 +1,256 @@
+"""Two traces of one program, side by side: what changed, and whether the steps show it."""
+
+import math
+from dataclasses import dataclass
+
+import polars as pl
+
+from gaptrace.analysis import Analysis
+from gaptrace.errors import ComparisonError
+from gaptrace.gaps import CAUSES
+from gaptrace.steps import step_causes
+from gaptrace.trace import Meta, TraceWarning
+
+#: Standard deviations per median absolute deviation, and standard error of a median in those per
+#: root of the number of values; both for normally distributed values. 1.96 of them hold 95 %.
+_SIGMA_PER_MAD = 1.4826
+_ERROR_OF_MEDIAN = 1.2533
+_Z = 1.96
+
+_FIGURES = ("span_ns", "busy_ns", "idle_ns")
+_CAUSES = tuple(CAUSES.categories)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed from one trace to another.
+
+    Attributes:
+        before, after: the analyses.
+        totals: device_id: in the trace before; figure: span_ns, busy_ns, idle_ns, and each cause
+            that occurs; before_ns, after_ns, change_ns. Of the windows as a whole, so that they
+            also change when the program ran for longer.
+        ranges: path, device_id, before_count, after_count; before_ns, after_ns, change_ns: span of
+            one instance, by the mean; before_idle_ns, after_idle_ns: idle time in it. Ranges that
+            both traces hold.
+        steps: unit, after_unit, device_id, before_steps, after_steps; figure, before_ns, after_ns,
+            change_ns: as in totals, by the medians of steady steps; noise_ns: by how much medians
+            of so many steps that spread so much may differ by chance (95 %), null below three
+            steps. That runs differ from each other is not in it.
+        warnings: what else differs between the two.
+    """
+
+    before: Analysis
+    after: Analysis
+    totals: pl.DataFrame
+    ranges: pl.DataFrame
+    steps: pl.DataFrame
+    warnings: tuple[TraceWarning, ...]
+
+
+def compare(before: Analysis, after: Analysis) -> Comparison:
+    """Compare two analyses of the same kind of recording.
+
+    Devices go by their number, or one to one where each trace has one. Sequences of steps go by
+    name, or one to one where each trace has one on the device.
+
+    Raises:
+        ComparisonError: the granularities differ, or the devices cannot be paired.
+    """
+    _refuse_other_kind(before, after)
+    pairs = _paired_devices(before, after)
+    totals = _changes(_totals(before), _totals(after), pairs, ["device_id"])
+    return Comparison(
+        before, after, totals, _ranges(before, after, pairs), _steps(before, after, pairs),
+        tuple(_differences(before, after)),
+    )  # fmt: skip
+
+
+def _refuse_other_kind(before: Analysis, after: Analysis) -> None:
+    """Granularity matters as soon as one of the two launches graphs."""
+    metas = (before.trace.meta, after.trace.meta)
+    kinds = [meta.granularity for meta in metas]
+    if None not in kinds and kinds[0] != kinds[1]:
+        raise ComparisonError(
+            f"{metas[0].path} was recorded in {kinds[0]} granularity and {metas[1].path} in "
+            f"{kinds[1]} granularity: the one hides idle time inside graphs, the other lengthens "
+            "gaps and launches, so their difference would be the recorder's; record both with the "
+            "same --granularity"
+        )
+
+
+def _paired_devices(before: Analysis, after: Analysis) -> dict[int, int]:
+    """Number of each device before, and of the same one after."""
+    old, new = (a.devices["device_id"].to_list() for a in (before, after))
+    if len(old) == len(new) == 1:
+        return {old[0]: new[0]}
+    if old == new:
+        return {device_id: device_id for device_id in old}
+    listed = " and ".join(", ".join(map(str, ids)) for ids in (old, new))
+    raise ComparisonError(
+        f"the traces have work on different devices ({listed}): name one with --device"
+    )
+
+
+def _differences(before: Analysis, after: Analysis) -> list[TraceWarning]:
+    def names(analysis: Analysis) -> str:
+        return ", ".join(dict.fromkeys(name or "unknown" for name in analysis.devices["name"]))
+
+    old, new = before.trace.meta, after.trace.meta
+    facts: dict[str, tuple[str | None, str | None]] = {
+        "GPU": (names(before), names(after)),
+        "driver": (old.driver, new.driver),
+        "recorder": (_recorder(old), _recorder(new)),
+        "CPU": (old.cpu, new.cpu),
+    }
+    return [
+        TraceWarning(
+            "other_" + fact.lower(), f"the {fact} differs, and is part of any change: {a}, then {b}"
+        )
+        for fact, (a, b) in facts.items()
+        if a is not None and b is not None and a != b
+    ]
+
+
+def _recorder(meta: Meta) -> str | None:
+    return meta.product_version and f"{meta.format} {meta.product_version}"
+
+
+def _totals(analysis: Analysis) -> pl.DataFrame:
+    """device_id, figure, ns."""
+    figures = analysis.devices.unpivot(_FIGURES, index="device_id", variable_name="figure")
+    causes = analysis.causes.group_by("device_id", figure=pl.col("cause").cast(pl.String)).agg(
+        value=pl.col("idle_ns").sum()
+    )
+    return pl.concat([figures, causes]).rename({"value": "ns"})
+
+
+def _changes(
+    old: pl.DataFrame, new: pl.DataFrame, pairs: dict[int, int], by: list[str]
+) -> pl.DataFrame:
+    """Join figures of both traces; a cause that does not occur in one of them took 0 ns there."""
+    renumbered = {after: before for before, after in pairs.items()}
+    new = new.with_columns(pl.col("device_id").replace_strict(renumbered, return_dtype=pl.Int64))
+    order = pl.Enum([*_FIGURES, *_CAUSES])
+    return (
+        old.rename({"ns": "before_ns"})
+        .join(new.rename({"ns": "after_ns"}), on=[*by, "figure"], how="full", coalesce=True)
+        .with_columns(pl.col("before_ns", "after_ns").fill_null(0), pl.col("figure").cast(order))
+        .with_columns(change_ns=pl.col("after_ns") - pl.col("before_ns"))
+        .sort(*by, "figure")
+        .with_columns(pl.col("figure").cast(pl.String))
+    )
+
+
+def _ranges(before: Analysis, after: Analysis, pairs: dict[int, int]) -> pl.DataFrame:
+    key = ["path", "domain", "device_id"]
+
+    def each(analysis: Analysis, name: str) -> pl.DataFrame:
+        return analysis.ranges.select(
+            *key,
+            pl.col("count").alias(f"{name}_count"),
+            (pl.col("span_ns") // pl.col("count")).alias(f"{name}_ns"),
+            (pl.col("idle_ns") // pl.col("count")).alias(f"{name}_idle_ns"),
+        )
+
+    renumbered = {new: old for old, new in pairs.items()}
+    new = each(after, "after").with_columns(
+        pl.col("device_id").replace_strict(renumbered, return_dtype=pl.Int64)
+    )
+    return (
+        each(before, "before")
+        .join(new, on=key, how="inner", nulls_equal=True, maintain_order="left")
+        .with_columns(change_ns=pl.col("after_ns") - pl.col("before_ns"))
+        .drop("domain")
+    )
+
+
+_STEPS = pl.Schema(
+    {
+        "unit": pl.String,
+        "after_unit": pl.String,
+        "device_id": pl.Int64,
+        "before_steps": pl.Int64,
+        "after_steps": pl.Int64,
+        "figure": pl.String,
+        "before_ns": pl.Int64,
+        "after_ns": pl.Int64,
+        "change_ns": pl.Int64,
+        "noise_ns": pl.Int64,
+    }
+)
+
+
+def _steps(before: Analysis, after: Analysis, pairs: dict[int, int]) -> pl.DataFrame:
+    rows = []
+    for device_id, new_id in pairs.items():
+        old, new = _steady(before, device_id), _steady(after, new_id)
+        for unit, after_unit in _paired_units(old, new):
+            a, b = old.filter(pl.col("unit") == unit), new.filter(pl.col("unit") == after_unit)
+            own = {"unit": unit, "after_unit": after_unit, "device_id": device_id}
+            counts = {"before_steps": a.height, "after_steps": b.height}
+            rows += [own | counts | change for change in _step_changes(a, b)]
+    return pl.DataFrame(rows, schema=_STEPS)
+
+
+def _steady(analysis: Analysis, device_id: int) -> pl.DataFrame:
+    """Steady steps of a device: unit, span_ns, busy_ns, idle_ns, and a column for each cause."""
+    key = ["key", "device_id", "step"]
+    is_steady = ~(pl.col("is_first") | pl.col("is_warm_up"))
+    causes = step_causes(analysis.steps, analysis.idle).with_columns(
+        pl.col("cause").cast(pl.String)
+    )
+    return (
+        analysis.step_summary.filter(is_steady & (pl.col("device_id") == device_id))
+        .select(*key, "unit", *_FIGURES)
+        .join(
+            causes.pivot("cause", index=key, values="idle_ns"),
+            on=key,
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(pl.exclude("unit").fill_null(0))
+    )
+
+
+def _paired_units(old: pl.DataFrame, new: pl.DataFrame) -> list[tuple[str, str]]:
+    olds, news = (frame["unit"].unique(maintain_order=True).to_list() for frame in (old, new))
+    if len(olds) == len(news) == 1:
+        return [(olds[0], news[0])]
+    return [(unit, unit) for unit in olds if unit in news]
+
+
+def _step_changes(old: pl.DataFrame, new: pl.DataFrame) -> list[dict[str, str | int | None]]:
+    changes: list[dict[str, str | int | None]] = []
+    for figure in (*_FIGURES, *_CAUSES):
+        if figure not in old.columns and figure not in new.columns:
+            continue
+        a, b = (
+            frame[figure]
+            if figure in frame.columns
+            else pl.zeros(frame.height, pl.Int64, eager=True)
+            for frame in (old, new)
+        )
+        before_ns, after_ns = _median(a), _median(b)
+        changes.append(
+            {
+                "figure": figure,
+                "before_ns": before_ns,
+                "after_ns": after_ns,
+                "change_ns": after_ns - before_ns,
+                "noise_ns": _noise(a, b),
+            }
+        )
+    return changes
+
+
+def _median(values: pl.Series) -> int:
+    return round(values.median())  # type: ignore[arg-type]
+
+
+def _noise(a: pl.Series, b: pl.Series) -> int | None:
+    """By how much the medians of two samples may differ by chance, with 95 % confidence."""
+    if min(len(a), len(b)) < 3:
+        return None
+    spreads = [float((s - s.median()).abs().median()) ** 2 / len(s) for s in (a, b)]  # type: ignore[arg-type]
+    return math.ceil(_Z * _ERROR_OF_MEDIAN * _SIGMA_PER_MAD * math.sqrt(sum(spreads)))

@@ -1,0 +1,156 @@
+"""A comparison of two traces as text and as JSON."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from gaptrace import __version__
+from gaptrace.compare import Comparison
+from gaptrace.render import words
+from gaptrace.render.text import printed, table
+from gaptrace.render.units import change, count, duration, share
+
+SCHEMA = "gaptrace.comparison/1"
+#: Ranges shown, those that changed most; the JSON has all.
+_MOST_ROWS = 16
+
+
+def comparison(compared: Comparison, *, width: int, color: bool) -> str:
+    """Return the comparison as text.
+
+    Args:
+        compared: what to show.
+        width: columns of the terminal.
+        color: whether to write ANSI colours.
+    """
+    devices = compared.before.devices.select("device_id", "name").rows()
+    parts: list[RenderableType] = [_head(compared)]
+    for device_id, name in devices:
+        mine = pl.col("device_id") == device_id
+        parts.append(_title(f"Device {device_id}{f' ({name})' if name else ''}, whole window"))
+        parts.append(Padding(_figures(compared.totals.filter(mine)), (0, 0, 0, 2)))
+        steps = compared.steps.filter(mine)
+        parts += map(_unit, steps.partition_by("unit", "after_unit", maintain_order=True))
+    if compared.steps.is_empty():
+        parts.append(Text("\nNo sequence of steps is in both traces, so nothing is told per step."))
+    if compared.ranges.height:
+        parts.append(_ranges(compared.ranges, several=len(devices) > 1))
+    return printed(parts, width, color)
+
+
+def comparison_object(compared: Comparison) -> dict[str, Any]:
+    """Return the comparison as one JSON object: before, after, warnings, totals, steps, ranges."""
+    named = {"device_id": "device"}
+    return {
+        "schema": SCHEMA,
+        "before": compared.before.trace.meta.path,
+        "after": compared.after.trace.meta.path,
+        "granularity": _granularity(compared),
+        "warnings": [asdict(warning) for warning in compared.warnings],
+        "totals": compared.totals.rename(named).to_dicts(),
+        "steps": compared.steps.rename(named).to_dicts(),
+        "ranges": compared.ranges.rename(named).to_dicts(),
+    }
+
+
+def _granularity(compared: Comparison) -> str | None:
+    metas = (compared.before.trace.meta, compared.after.trace.meta)
+    return next((meta.granularity for meta in metas if meta.granularity), None)
+
+
+def _head(compared: Comparison) -> RenderableType:
+    before, after = (Path(a.trace.meta.path).name for a in (compared.before, compared.after))
+    lines = [
+        Text.assemble((f"gaptrace {__version__}", "bold"), f"  before: {before}, after: {after}"),
+        Text(f"granularity {words.granularity(_granularity(compared))}"),  # type: ignore[arg-type]
+    ]
+    if compared.before.window_name:
+        lines.append(Text(f"only {compared.before.window_name}", style="bold"))
+    lines += [Text(f"warning: {w.message}", style="yellow") for w in compared.warnings]
+    return Group(*lines)
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _figures(rows: pl.DataFrame) -> RenderableType:
+    shown = table("", "+before", "+after", "+change", "+of before")
+    for row in rows.to_dicts():
+        shown.add_row(
+            row["figure"].removesuffix("_ns"),
+            duration(row["before_ns"]),
+            duration(row["after_ns"]),
+            change(row["change_ns"]),
+            _relative(row),
+        )
+    return shown
+
+
+def _relative(row: dict[str, Any]) -> str:
+    if not row["before_ns"]:
+        return "-"
+    sign = "-" if row["change_ns"] < 0 else "+" if row["change_ns"] > 0 else ""
+    return sign + share(abs(row["change_ns"]), row["before_ns"])
+
+
+def _unit(rows: pl.DataFrame) -> RenderableType:
+    first = rows.row(0, named=True)
+    unit, after = first["unit"], first["after_unit"]
+    name = unit if unit == after else f"{unit} before, {after} after"
+    steps = f"{count(first['before_steps'])} and {count(first['after_steps'])} steady steps"
+    verdict = Text(_verdict(first), style="bold")
+    body = Group(_figures(rows), Text(), verdict)
+    return Group(_title(f"Steps: {name}; medians of {steps}"), Padding(body, (0, 0, 0, 2)))
+
+
+def _verdict(span: dict[str, Any]) -> str:
+    """Say whether the step time changed by more than the steps of one run vary."""
+    noise_ns, change_ns = span["noise_ns"], span["change_ns"]
+    if noise_ns is None:
+        return "Too few steps to tell a change from chance."
+    if abs(change_ns) <= noise_ns:
+        return (
+            f"No difference shown: medians of such steps differ by up to {duration(noise_ns)} by "
+            "chance."
+        )
+    word = "shorter" if change_ns < 0 else "longer"
+    return (
+        f"Steps are {duration(abs(change_ns))} {word}, give or take {duration(noise_ns)}; how much "
+        "runs differ from each other is not in that."
+    )
+
+
+def _ranges(ranges: pl.DataFrame, *, several: bool) -> RenderableType:
+    largest = (
+        ranges.with_row_index()
+        .sort(
+            (pl.col("change_ns") * pl.col("after_count")).abs(),
+            descending=True,
+            maintain_order=True,
+        )
+        .head(_MOST_ROWS)
+    )
+    device = ["+device"] if several else []
+    rows = table(
+        "range", *device, "+count", "+before", "+after", "+change", "+idle before", "+idle after"
+    )
+    for row in largest.sort("index").to_dicts():
+        counts = [count(row["before_count"]), count(row["after_count"])]
+        rows.add_row(
+            row["path"],
+            *([str(row["device_id"])] if several else []),
+            counts[0] if counts[0] == counts[1] else ", then ".join(counts),
+            duration(row["before_ns"]),
+            duration(row["after_ns"]),
+            change(row["change_ns"]),
+            duration(row["before_idle_ns"]),
+            duration(row["after_idle_ns"]),
+        )
+    note = Text("means of one instance.")
+    return Group(_title("NVTX ranges in both"), Padding(Group(rows, Text(), note), (0, 0, 0, 2)))

@@ -1,0 +1,181 @@
+"""Two traces side by side: pairing, changes, what chance alone would do, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rows import call, graph, nvtx, op, trace
+
+from gaptrace.analysis import analyze
+from gaptrace.cli import main
+from gaptrace.compare import compare
+from gaptrace.errors import ComparisonError
+from gaptrace.render.comparison import comparison
+
+US = 1000
+SAMPLES = Path(__file__).parent.parent / "sample_traces"
+GRAPH, NODE = (str(SAMPLES / f"demo_{kind}.sqlite") for kind in ("graph", "node"))
+
+
+def steps(*spans_us, name="step", device=0, granularity="graph", malloc=False):
+    """A kernel of 10 us at the begin of each step; the host is in its own code, or allocates."""
+    api, ops, ranges = [], [], []
+    at = 0
+    for number, span_us in enumerate(spans_us):
+        end = at + span_us * US
+        api.append(call("cudaLaunchKernel", at, at + 1 * US, number))
+        if malloc:
+            api.append(call("cudaMalloc", at + 12 * US, at + 17 * US))
+        ops.append(op(at + 1 * US, at + 11 * US, number, device_id=device))
+        ranges.append(nvtx(name, at, end))
+        at = end
+    return analyze(trace(ops, api, nvtx=ranges, granularity=granularity))
+
+
+def changes(frame, *columns):
+    return {row["figure"]: tuple(row[c] for c in columns) for row in frame.to_dicts()}
+
+
+SLOW = steps(50, 30, 31, 29, 30, 32, malloc=True)
+FAST = steps(45, 20, 21, 19, 20, 22)
+
+
+def test_steps_are_compared_by_the_medians_of_steady_ones():
+    compared = compare(SLOW, FAST)
+    (unit,) = (
+        compared.steps.select("unit", "after_unit", "device_id", "before_steps", "after_steps")
+        .unique()
+        .rows()
+    )
+    # The first step of each is its warm-up.
+    assert unit == ("step", "step", 0, 5, 5)
+    found = changes(compared.steps, "before_ns", "after_ns", "change_ns")
+    assert found["span_ns"] == (30 * US, 20 * US, -10 * US)
+    assert found["busy_ns"] == (10 * US, 10 * US, 0)
+    assert found["idle_ns"] == (20 * US, 10 * US, -10 * US)
+    # A cause of one of the two took no time in the other.
+    assert found["api_other"] == (5 * US, 0, -5 * US)
+
+
+def test_what_medians_of_so_many_steps_differ_by_chance():
+    # Median absolute deviations are 1 us in both: 1.96 * 1.2533 * 1.4826 * sqrt(1/5 + 1/5) us.
+    assert changes(compare(SLOW, FAST).steps, "noise_ns")["span_ns"] == (2304,)
+    assert changes(compare(steps(50, 30, 30), FAST).steps, "noise_ns")["span_ns"] == (None,)
+
+
+def test_totals_hold_every_figure_and_cause():
+    compared = compare(SLOW, FAST)
+    found = changes(compared.totals, "before_ns", "after_ns", "change_ns")
+    # From the first op to the last: the last step ends with its op.
+    assert found["span_ns"] == (180 * US, 135 * US, -45 * US)
+    causes = [name for name in found if not name.endswith("_ns")]
+    assert causes == ["launch_call", "api_other", "host_code"]
+    for column in (0, 1, 2):
+        assert sum(found[cause][column] for cause in causes) == found["idle_ns"][column]
+
+
+def test_ranges_of_both_by_the_mean_of_one_instance():
+    (row,) = compare(SLOW, FAST).ranges.to_dicts()
+    assert (row["path"], row["before_count"], row["after_count"]) == ("step", 6, 6)
+    assert (row["before_ns"], row["after_ns"]) == (202 * US // 6, 147 * US // 6)
+    assert row["change_ns"] == row["after_ns"] - row["before_ns"]
+    assert compare(SLOW, steps(45, 20, 21, 19, 20, name="other")).ranges.is_empty()
+
+
+def test_single_sequences_of_steps_pair_by_themselves_and_others_by_name():
+    other = steps(45, 20, 21, 19, 20, name="token")
+    assert compare(SLOW, other).steps.select("unit", "after_unit").row(0) == ("step", "token")
+
+    demo = json.loads(run_json(GRAPH, GRAPH))
+    units = {(row["unit"], row["after_unit"]) for row in demo["steps"]}
+    arms = ("per_launch", "graph:75", "graph:25", "graph:10")
+    assert units == {(f"{arm}/step", f"{arm}/step") for arm in arms}
+
+
+def test_one_device_each_is_paired_whatever_its_number():
+    compared = compare(SLOW, steps(45, 20, 21, 19, 20, 22, device=1))
+    assert compared.totals["device_id"].unique().to_list() == [0]
+    assert changes(compared.totals, "change_ns")["busy_ns"] == (0,)
+    assert compared.ranges.height == 1
+
+
+def test_devices_that_cannot_be_paired_are_refused():
+    both = analyze(
+        trace(
+            [op(0, 10, 1), op(5, 30, 2, device_id=1)],
+            [call("cudaLaunchKernel", 0, 1, 1), call("cudaLaunchKernel", 1, 2, 2)],
+        )
+    )
+    assert compare(both, both).totals["device_id"].unique().sort().to_list() == [0, 1]
+    with pytest.raises(ComparisonError, match=r"different devices \(0 and 0, 1\).*--device"):
+        compare(SLOW, both)
+
+
+@pytest.mark.parametrize(("one", "other"), [("graph", "node"), ("node", "graph")])
+def test_another_granularity_is_refused_with_the_reason(one, other):
+    with pytest.raises(ComparisonError, match="would be the recorder's"):
+        compare(steps(20, 20, granularity=one), steps(20, 20, granularity=other))
+
+
+def test_a_trace_without_graphs_goes_with_either_granularity():
+    assert compare(steps(20, 20, granularity=None), FAST).totals.height
+
+
+def test_what_else_differs_is_warned_of():
+    from dataclasses import replace
+
+    meta = replace(FAST.trace.meta, driver="580", product_version="2025.3.1")
+    newer = replace(FAST, trace=replace(FAST.trace, meta=meta))
+    older = replace(newer, trace=replace(newer.trace, meta=replace(meta, driver="570")))
+    assert [w.code for w in compare(older, newer).warnings] == ["other_driver"]
+    # Of what is not known nothing is said.
+    assert compare(SLOW, newer).warnings == ()
+
+
+def printed(before, after):
+    return " ".join(comparison(compare(before, after), width=100, color=False).split())
+
+
+def test_the_text_says_whether_the_change_is_more_than_chance():
+    assert "Steps are 10.0 us shorter, give or take 2.30 us" in printed(SLOW, FAST)
+    assert "Steps are 10.0 us longer" in printed(FAST, SLOW)
+    assert "No difference shown" in printed(FAST, FAST)
+    assert "Too few steps to tell" in printed(steps(50, 30, 30), FAST)
+
+
+def test_the_text_says_when_no_steps_pair():
+    lone = analyze(trace([graph(0, 10 * US, 1)], [call("cudaGraphLaunch", 0, 1 * US, 1)]))
+    assert "nothing is told per step" in printed(FAST, lone)
+
+
+def run_json(*paths):
+    import io
+    from contextlib import redirect_stdout
+
+    out = io.StringIO()
+    with redirect_stdout(out):
+        assert main(["compare", *paths, "--json"]) == 0
+    return out.getvalue()
+
+
+def test_text_and_json_of_the_command(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["compare", GRAPH, GRAPH, "--range", "graph:75"]) == 0
+    text = capsys.readouterr().out
+    assert "only range graph:75" in text
+    assert main(["compare", GRAPH, GRAPH, "--range", "graph:75", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert found["schema"] == "gaptrace.comparison/1"
+    assert found["granularity"] == "graph"
+    span = next(row for row in found["totals"] if row["figure"] == "span_ns")
+    assert span["before_ns"] == span["after_ns"] > 0
+    assert all(row["change_ns"] == 0 for row in found["totals"] + found["steps"])
+
+
+def test_the_command_refuses_another_granularity_in_one_line(capsys):
+    assert main(["compare", GRAPH, NODE]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"gaptrace: error: {GRAPH} was recorded in graph granularity and {NODE} ")
+    assert err.count("\n") == 1
