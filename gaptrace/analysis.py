@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from gaptrace import gaps, graphs, intervals, launches, ranges
+from gaptrace import builds, gaps, graphs, intervals, launches, ranges
 from gaptrace.copy_waits import delayed_copies
 from gaptrace.coverage import check_coverage, recording_facts
 from gaptrace.errors import WindowError
@@ -43,7 +43,9 @@ class Analysis:
         executions: see `graphs.graph_executions`; those that start in a window.
         graphs: see `graphs.graph_summary`.
         graph_sizes: see `graphs.graph_sizes`.
-        builds: see `graphs.graph_builds`; of the whole trace.
+        build_costs: see `builds.build_costs`; of the whole trace.
+        step_builds: see `builds.step_builds`.
+        unit_builds: see `builds.unit_builds`.
         findings: what stands out: failures, what costs time (largest first), suspicions.
         recommendation: what to do about graphs and chunks.
         recording: see `coverage.recording_facts`; of the whole trace.
@@ -67,7 +69,9 @@ class Analysis:
     executions: pl.DataFrame
     graphs: pl.DataFrame
     graph_sizes: pl.DataFrame
-    builds: pl.DataFrame
+    build_costs: pl.DataFrame
+    step_builds: pl.DataFrame
+    unit_builds: pl.DataFrame
     findings: tuple[Finding, ...]
     recommendation: Recommendation
     recording: dict[str, int]
@@ -119,7 +123,8 @@ def analyze(
     devices = _devices(trace, windows, shown_gaps)
     causes = gaps.causes(idle, ["device_id"])
     inside = _starting_inside(all_launches, windows)
-    builds = graphs.graph_builds(trace)
+    built = builds.graph_builds(trace)
+    in_steps = builds.step_builds(built, steps.frame)
     nodes = graphs.graph_nodes(trace)
     use = graph_use(trace, inside, executions, windows, tree)
     topics = with_topics(trace, shown_gaps, idle, use)
@@ -143,7 +148,9 @@ def analyze(
         executions=executions,
         graphs=graphs.graph_summary(executions, nodes),
         graph_sizes=graphs.graph_sizes(executions, nodes),
-        builds=builds,
+        build_costs=builds.build_costs(built),
+        step_builds=in_steps,
+        unit_builds=builds.unit_builds(summary, in_steps),
         findings=find(devices, topics, inside, use, faults, delayed, waits),
         recommendation=recommend(trace, executions, shown_gaps, topics, windows, use),
         recording=recording,

@@ -5,7 +5,7 @@ import polars as pl
 from gaptrace.gaps import capture_spans
 from gaptrace.launches import calls_by_id
 from gaptrace.quantiles import quantiles
-from gaptrace.trace import CALL_PHASES, Trace
+from gaptrace.trace import Trace
 
 _STREAM = ["process_id", "device_id", "context_id", "stream_id"]
 
@@ -131,30 +131,6 @@ def _captured_nodes(trace: Trace) -> pl.DataFrame:
         execs.join(templates, on=["process_id", "graph_id"], how="inner")
         .unique(["process_id", "graph_exec_id"], keep="last", maintain_order=True)
         .select("process_id", "graph_exec_id", "nodes", source=pl.lit("capture"))
-    )
-
-
-def graph_builds(trace: Trace) -> pl.DataFrame:
-    """Add up the host time of building graphs, by phase.
-
-    Returns:
-        process_id, phase: capture, instantiate, update, upload, clone, destroy; calls: for capture
-        the captures begun, else the API calls; api_ns: time in API calls (host code between the
-        calls of a capture is not in it).
-    """
-    in_capture = pl.col("capture_id").is_not_null()
-    captures = pl.col("capture_id").drop_nulls().n_unique()
-    return (
-        trace.api.filter((pl.col("kind") == "graph_build") | in_capture)
-        .with_columns(phase=pl.coalesce("phase", pl.lit("capture", CALL_PHASES)))
-        .group_by("process_id", "phase", maintain_order=True)
-        .agg(
-            calls=pl.when(pl.col("phase").first() == "capture")
-            .then(captures)
-            .otherwise(pl.len())
-            .cast(pl.Int64),
-            api_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
-        )
     )
 
 

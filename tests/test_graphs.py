@@ -130,26 +130,6 @@ def test_sizes_sum_up_execs_alike():
     ]
 
 
-def test_builds_add_up_by_phase():
-    built = trace(
-        [op(0, 10)],
-        [
-            call("cudaStreamBeginCapture", 10, 12),
-            call("cudaLaunchKernel", 14, 15, 2),
-            call("cudaStreamEndCapture", 20, 22),
-            call("cudaGraphInstantiate", 30, 50),
-            call("cudaGraphExecUpdate", 60, 61),
-            call("cudaGraphExecUpdate", 70, 72),
-        ],
-    )
-
-    assert graphs.graph_builds(built).select("phase", "calls", "api_ns").rows() == [
-        ("capture", 1, 5),
-        ("instantiate", 1, 20),
-        ("update", 2, 3),
-    ]
-
-
 @pytest.mark.parametrize(
     ("call_ns", "lead_ns", "exposed_ns"),
     [

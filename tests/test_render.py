@@ -351,3 +351,24 @@ def test_json_says_why_there_are_no_steps():
 
     assert (found["source"], found["sequences"], found["steps"]) == (None, [], [])
     assert found["reason"]
+
+
+def test_what_is_built_is_said_in_all_and_per_step():
+    rows, api, ops = [], [], []
+    for step in range(6):
+        at = step * 1_000_000
+        rows.append(nvtx("token", at, at + 900_000))
+        api += [
+            call("cudaGraphExecUpdate", at, at + 20_000),
+            call("cudaGraphLaunch", at + 30_000, at + 35_000, step),
+        ]
+        ops.append(graph(at + 40_000, at + 800_000, step))
+    api.append(call("cudaGraphInstantiate", 5_810_000, 5_850_000))
+    text = report(analyze(trace(ops, api, nvtx=rows)), width=100, color=False)
+
+    assert "built on the host: update 6 in 120 us, instantiate 1 in 40.0 us;" in text
+    joined = " ".join(text.split())
+    assert (
+        "steps of token build graphs: update 1 in 20.0 us, instantiate 1 in 40.0 us (in 1 steps)."
+        in joined
+    )

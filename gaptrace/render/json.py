@@ -69,6 +69,7 @@ def analysis_object(analysis: Analysis) -> dict[str, Any]:
             for row in analysis.ranges.to_dicts()
         ],
         "steps": _steps(analysis),
+        "graph_builds": analysis.build_costs.rename({"process_id": "process"}).to_dicts(),
         "graphs": [
             {"device": row.pop("device_id"), "stream": row.pop("stream_id"), **_renamed(row)}
             for row in analysis.graphs.to_dicts()
@@ -113,10 +114,14 @@ def _steps(analysis: Analysis) -> dict[str, Any]:
         "unit": steps.unit,
         "reason": steps.reason,
         "work_fraction": steps.work_fraction,
-        "sequences": analysis.step_units.drop("thread_id").rename(named).to_dicts(),
+        "sequences": [
+            row | {"builds": _builds(analysis.unit_builds, key=row["key"], device_id=row["device"])}
+            for row in analysis.step_units.drop("thread_id").rename(named).to_dicts()
+        ],
         "steps": analysis.step_summary.select(of_each + flags)
         .rename({"device_id": "device"})
         .to_dicts(),
+        "builds": analysis.step_builds.rename({"device_id": "device"}).to_dicts(),
     }
 
 
@@ -131,6 +136,10 @@ def _causes(causes: pl.DataFrame, **key: str | int | None) -> dict[str, int]:
     )
     found = dict(mine.group_by("cause").agg(pl.col("idle_ns").sum()).rows())
     return {cause: found.get(cause, 0) for cause in CAUSES.categories}
+
+
+def _builds(builds: pl.DataFrame, **key: int) -> list[dict[str, Any]]:
+    return builds.filter(**key).drop(*key).to_dicts()
 
 
 def _details(causes: pl.DataFrame, device_id: int) -> list[dict[str, Any]]:

@@ -256,7 +256,11 @@ def _steps(analysis: Analysis) -> RenderableType | None:
             duration(row["idle_ns"]["p50"]),
             count(row["outlier_steps"]),
         )
-    notes = [words.step_source(analysis.steps), *map(words.outlier, _outliers(analysis))]
+    notes = [
+        words.step_source(analysis.steps),
+        *map(words.outlier, _outliers(analysis)),
+        *map(words.step_builds, _step_builds(analysis)),
+    ]
     body = Group(rows, Text(), *(Text(note) for note in notes))
     return Group(_title("Steps"), Padding(body, (0, 0, 0, 2)))
 
@@ -265,6 +269,18 @@ def _outliers(analysis: Analysis) -> list[dict[str, Any]]:
     """The steps that stand out most, longest first."""
     found = analysis.step_summary.filter(pl.col("is_outlier"))
     return found.sort("excess_ns", descending=True, maintain_order=True).head(3).to_dicts()
+
+
+def _step_builds(analysis: Analysis) -> list[dict[str, Any]]:
+    """The sequences whose steady steps build graphs, each with the phases of building."""
+    shown = analysis.step_units.head(_MOST_ROWS).select("key", "device_id", "unit", "steps")
+    named = analysis.unit_builds.join(
+        shown, on=["key", "device_id"], how="inner", maintain_order="right_left"
+    )
+    return [
+        {"unit": rows["unit"][0], "steps": rows["steps"][0], "phases": rows.to_dicts()}
+        for rows in named.partition_by("key", "device_id", maintain_order=True)
+    ]
 
 
 def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
@@ -304,6 +320,7 @@ def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
             duration(starved["p50"]),
             *([count(starved["count"])] if wide else []),
         )
+    built = words.builds(analysis.build_costs.to_dicts())
     note = Text(
         "medians; nodes are CUDA nodes. Queued: launched before the previous graph ended; "
         "starved: launched too late."
@@ -314,7 +331,8 @@ def _graphs(analysis: Analysis, width: int) -> RenderableType | None:
             else ""
         )
     )
-    return Group(_title("Graphs by size"), Padding(Group(rows, Text(), note), (0, 0, 0, 2)))
+    body: list[RenderableType] = [rows, Text(), note, *([Text(built)] if built else [])]
+    return Group(_title("Graphs by size"), Padding(Group(*body), (0, 0, 0, 2)))
 
 
 def _findings(analysis: Analysis) -> RenderableType | None:

@@ -1,6 +1,6 @@
 """What the terms of a report mean and what a verdict asks for, in sentences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaptrace.findings import Finding
@@ -218,6 +218,24 @@ def outlier(step: Mapping[str, Any]) -> str:
         f"step {step['step']} of {step['unit']} on device {step['device_id']} took "
         f"{duration(step['excess_ns'])} longer than the median{why}."
     )
+
+
+def builds(costs: Sequence[Mapping[str, Any]]) -> str | None:
+    """Say what building graphs cost the host over the whole trace; None when nothing was built."""
+    if not costs:
+        return None
+    parts = [f"{row['phase']} {count(row['count'])} in {duration(row['host_ns'])}" for row in costs]
+    return f"built on the host: {', '.join(parts)}; a capture counts with all host code inside it."
+
+
+def step_builds(unit: Mapping[str, Any]) -> str:
+    """Say what the steps of a sequence build, and what that costs each."""
+    parts = [
+        f"{row['phase']} {count(row['count']['p50'])} in {duration(row['host_ns']['p50'])}"
+        + ("" if row["is_usual"] else f" (in {count(row['building_steps'])} steps)")
+        for row in unit["phases"]
+    ]
+    return f"steps of {unit['unit']} build graphs: {', '.join(parts)}."
 
 
 def recording(facts: Mapping[str, int]) -> str:
