@@ -17,6 +17,7 @@ from gaptrace.quantiles import quantiles
 from gaptrace.recommend import Recommendation, recommend
 from gaptrace.steps import Steps, find_steps, step_summary, unit_summary
 from gaptrace.topics import with_topics
+from gaptrace.totals import over_details
 from gaptrace.trace import Trace, TraceWarning
 
 
@@ -33,9 +34,11 @@ class Analysis:
         gaps: `gaps.device_gaps` and `gaps.edge_gaps`, cut to the windows.
         idle: `gaps.idle_pieces`, cut to the windows.
         causes: device_id, cause, detail, idle_ns, piece_count; idle_ns sums to the device's.
+        cause_totals: device_id, cause, idle_ns; see `totals.over_details`.
         largest_gaps: see `largest_gaps.largest_gaps`.
         ranges: see `ranges.range_summary`.
         range_causes: see `ranges.range_causes`.
+        range_cause_totals: path, domain, device_id, cause, idle_ns; see `totals.over_details`.
         steps: see `steps.find_steps`; those that begin in a window.
         step_summary: see `steps.step_summary`.
         step_units: see `steps.unit_summary`.
@@ -57,9 +60,11 @@ class Analysis:
     gaps: pl.DataFrame
     idle: pl.DataFrame
     causes: pl.DataFrame
+    cause_totals: pl.DataFrame
     largest_gaps: pl.DataFrame
     ranges: pl.DataFrame
     range_causes: pl.DataFrame
+    range_cause_totals: pl.DataFrame
     steps: Steps
     step_summary: pl.DataFrame
     step_units: pl.DataFrame
@@ -124,6 +129,7 @@ def analyze(
     use = graph_use(trace, inside, executions, windows, tree)
     topics = with_topics(trace, shown_gaps, idle, use)
     delayed = delayed_copies(trace, windows)
+    range_causes = ranges.range_causes(range_windows, pieces)
     waits = exec_waits(trace, executions)
     return Analysis(
         trace=trace,
@@ -133,9 +139,11 @@ def analyze(
         gaps=shown_gaps,
         idle=idle,
         causes=causes,
+        cause_totals=over_details(causes),
         largest_gaps=largest_gaps(trace, shown_gaps, idle, tree),
         ranges=ranges.range_summary(range_windows, pieces),
-        range_causes=ranges.range_causes(range_windows, pieces),
+        range_causes=range_causes,
+        range_cause_totals=over_details(range_causes),
         steps=steps,
         step_summary=summary,
         step_units=unit_summary(summary),

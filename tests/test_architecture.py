@@ -16,7 +16,7 @@ GPU_LIBRARIES = {"cupy", "cuda", "torch", "nvtx", "numba"}
 #: where they are the same part.
 ORDER = (
     {"errors"},
-    {"trace", "intervals", "periods", "cost", "quantiles"},
+    {"trace", "intervals", "periods", "cost", "quantiles", "totals"},
     {"live", "record", "read"},
     {"launches"},
     {"gaps"},
@@ -35,6 +35,7 @@ MUST_NOT = {
     "intervals": {"trace"},
     "periods": {"trace", "intervals"},
     "cost": {"trace", "intervals"},
+    "totals": {"trace", "intervals"},
     "read": {"record", "live"},
     "record": {"read", "live", "trace"},
     "live": {"read", "record", "trace"},
