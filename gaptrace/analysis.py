@@ -17,7 +17,9 @@ from gaptrace.quantiles import quantiles
 from gaptrace.recommend import Recommendation, recommend
 from gaptrace.steps import Steps, find_steps, step_summary, unit_summary
 from gaptrace.topics import with_topics
+from gaptrace.totals import over_details
 from gaptrace.trace import Trace, TraceWarning
+from gaptrace.windows import find_windows, starting_inside
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,11 @@ class Analysis:
         gaps: `gaps.device_gaps` and `gaps.edge_gaps`, cut to the windows.
         idle: `gaps.idle_pieces`, cut to the windows.
         causes: device_id, cause, detail, idle_ns, piece_count; idle_ns sums to the device's.
+        cause_totals: device_id, cause, idle_ns; see `totals.over_details`.
         largest_gaps: see `largest_gaps.largest_gaps`.
         ranges: see `ranges.range_summary`.
         range_causes: see `ranges.range_causes`.
+        range_cause_totals: path, domain, device_id, cause, idle_ns; see `totals.over_details`.
         steps: see `steps.find_steps`; those that begin in a window.
         step_summary: see `steps.step_summary`.
         step_units: see `steps.unit_summary`.
@@ -59,9 +63,11 @@ class Analysis:
     gaps: pl.DataFrame
     idle: pl.DataFrame
     causes: pl.DataFrame
+    cause_totals: pl.DataFrame
     largest_gaps: pl.DataFrame
     ranges: pl.DataFrame
     range_causes: pl.DataFrame
+    range_cause_totals: pl.DataFrame
     steps: Steps
     step_summary: pl.DataFrame
     step_units: pl.DataFrame
@@ -100,36 +106,26 @@ def analyze(
         WindowError: there is no such device, range, or no device work in the window.
     """
     warnings = [*trace.warnings, *check_coverage(trace)]
-    recording = recording_facts(trace)
-    faults = graph_faults(trace)
+    recording, faults = recording_facts(trace), graph_faults(trace)
     trace = _only_device(trace, device_id)
-    between = gaps.device_gaps(trace)
-    all_gaps = pl.concat([between, gaps.edge_gaps(trace)])
-    pieces = gaps.idle_pieces(trace, all_gaps)
-    all_launches = launches.launches(trace, between)
-    tree = ranges.range_tree(trace.nvtx)
-    range_windows = ranges.range_windows(trace, tree, all_launches)
-    all_executions = graphs.graph_executions(trace)
-    steps = find_steps(trace, range_windows, all_executions)
-    windows, name = _windows(trace, range_windows, range_name, from_ns, to_ns)
+    whole = _whole(trace)
+    steps, range_windows = find_steps(trace, whole.ranges, whole.executions), whole.ranges
+    windows, name = find_windows(trace, whole.ranges, range_name, from_ns, to_ns)
     if name is not None:
-        steps = replace(steps, frame=_starting_inside(steps.frame, windows))
-    summary = step_summary(steps, pieces)
-    if name is not None:
+        steps = replace(steps, frame=starting_inside(steps.frame, windows))
         range_windows = intervals.intersect(range_windows, windows, ["device_id"])
-    executions = _starting_inside(all_executions, windows)
-    idle = intervals.intersect(windows, pieces, ["device_id"])
-    shown_gaps = intervals.intersect(windows, all_gaps, ["device_id"])
-    devices = _devices(trace, windows, shown_gaps)
-    causes = gaps.causes(idle, ["device_id"])
-    inside = _starting_inside(all_launches, windows)
+    shown_gaps = intervals.intersect(windows, whole.gaps, ["device_id"])
+    idle = intervals.intersect(windows, whole.pieces, ["device_id"])
+    inside = starting_inside(whole.launches, windows)
+    executions = starting_inside(whole.executions, windows)
+    devices, causes = _devices(trace, windows, shown_gaps), gaps.causes(idle, ["device_id"])
+    range_causes = ranges.range_causes(range_windows, whole.pieces)
+    summary, nodes = step_summary(steps, whole.pieces), graphs.graph_nodes(trace)
     built = builds.graph_builds(trace)
     in_steps = builds.step_builds(built, steps.frame)
-    nodes = graphs.graph_nodes(trace)
-    use = graph_use(trace, inside, executions, windows, tree)
+    use = graph_use(trace, inside, executions, windows, whole.tree)
     topics = with_topics(trace, shown_gaps, idle, use)
-    delayed = delayed_copies(trace, windows)
-    waits = exec_waits(trace, executions)
+    delayed, waits = delayed_copies(trace, windows), exec_waits(trace, executions)
     return Analysis(
         trace=trace,
         windows=windows,
@@ -138,9 +134,11 @@ def analyze(
         gaps=shown_gaps,
         idle=idle,
         causes=causes,
-        largest_gaps=largest_gaps(trace, shown_gaps, idle, tree),
-        ranges=ranges.range_summary(range_windows, pieces),
-        range_causes=ranges.range_causes(range_windows, pieces),
+        cause_totals=over_details(causes),
+        largest_gaps=largest_gaps(trace, shown_gaps, idle, whole.tree),
+        ranges=ranges.range_summary(range_windows, whole.pieces),
+        range_causes=range_causes,
+        range_cause_totals=over_details(range_causes),
         steps=steps,
         step_summary=summary,
         step_units=unit_summary(summary),
@@ -158,6 +156,33 @@ def analyze(
     )
 
 
+@dataclass(frozen=True)
+class _Whole:
+    """What is found in all of a trace, to be cut to the windows."""
+
+    gaps: pl.DataFrame
+    pieces: pl.DataFrame
+    launches: pl.DataFrame
+    tree: pl.DataFrame
+    ranges: pl.DataFrame
+    executions: pl.DataFrame
+
+
+def _whole(trace: Trace) -> _Whole:
+    between = gaps.device_gaps(trace)
+    all_gaps = pl.concat([between, gaps.edge_gaps(trace)])
+    all_launches = launches.launches(trace, between)
+    tree = ranges.range_tree(trace.nvtx)
+    return _Whole(
+        gaps=all_gaps,
+        pieces=gaps.idle_pieces(trace, all_gaps),
+        launches=all_launches,
+        tree=tree,
+        ranges=ranges.range_windows(trace, tree, all_launches),
+        executions=graphs.graph_executions(trace),
+    )
+
+
 def _only_device(trace: Trace, device_id: int | None) -> Trace:
     if device_id is None:
         return trace
@@ -168,72 +193,6 @@ def _only_device(trace: Trace, device_id: int | None) -> Trace:
             f"{trace.meta.path}: device {device_id} ran nothing; devices with work: {known}"
         )
     return replace(trace, ops=ops)
-
-
-def _windows(
-    trace: Trace,
-    range_windows: pl.DataFrame,
-    range_name: str | None,
-    from_ns: int | None,
-    to_ns: int | None,
-) -> tuple[pl.DataFrame, str | None]:
-    """Return the disjoint windows per device, and what they were asked as."""
-    windows = (
-        trace.ops.group_by("device_id")
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        .sort("device_id")
-    )
-    names = []
-    if from_ns is not None or to_ns is not None:
-        windows = _between(trace, windows, from_ns, to_ns)
-        end = "the end" if to_ns is None else f"{to_ns} ns"
-        names.append(f"from {from_ns or 0} ns to {end}")
-    if range_name is not None:
-        ranged = _range_windows(trace, range_windows, range_name)
-        windows = intervals.intersect(ranged, windows, ["device_id"]) if names else ranged
-        names.insert(0, f"range {range_name}")
-    if windows.is_empty():
-        raise WindowError(f"{trace.meta.path}: nothing lies in {' and '.join(names)}")
-    return windows, " and ".join(names) or None
-
-
-def _range_windows(trace: Trace, range_windows: pl.DataFrame, name: str) -> pl.DataFrame:
-    path = pl.col("path")
-    named = range_windows.filter((path == name) | path.str.ends_with(f"/{name}"))
-    if named.is_empty():
-        known = range_windows["path"].unique(maintain_order=True).to_list()
-        listed = ", ".join(known[:8]) + (" ..." if len(known) > 8 else "")
-        raise WindowError(
-            f"{trace.meta.path}: no NVTX range is named {name}; "
-            + (f"there are: {listed}" if known else "it holds no NVTX ranges")
-        )
-    return intervals.merge(named, ["device_id"])
-
-
-def _between(
-    trace: Trace, active: pl.DataFrame, from_ns: int | None, to_ns: int | None
-) -> pl.DataFrame:
-    """Return the asked window per device; an open end is the device's own first or last op."""
-    # Beyond the last row nothing is known, and what is unknown must not count as busy or idle.
-    begin, end = gaps.recorded_extent(trace)
-    asked = active.with_columns(
-        start_ns=pl.col("start_ns") if from_ns is None else pl.lit(max(from_ns, begin), pl.Int64),
-        end_ns=pl.col("end_ns") if to_ns is None else pl.lit(min(to_ns, end), pl.Int64),
-    ).filter(pl.col("end_ns") > pl.col("start_ns"))
-    if intervals.intersect(asked, active, ["device_id"]).is_empty():
-        first, last = active.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
-        raise WindowError(
-            f"{trace.meta.path}: no device work in the window asked for; device work runs from "
-            f"{first} ns to {last} ns"
-        )
-    return asked
-
-
-def _starting_inside(rows: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Keep the rows whose start lies in a window of their device."""
-    at_start = rows.select("device_id", "start_ns", end_ns=pl.col("start_ns") + 1).with_row_index()
-    inside = intervals.intersect(at_start, windows, ["device_id"])["index"]
-    return rows[inside]
 
 
 def _devices(trace: Trace, windows: pl.DataFrame, shown_gaps: pl.DataFrame) -> pl.DataFrame:

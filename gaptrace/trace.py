@@ -56,9 +56,9 @@ OPS = _schema(
         "kind": OP_KINDS,
         "start_ns": pl.Int64,
         "end_ns": pl.Int64,
-        "device_id": pl.Int64,  # the physical GPU, not the ordinal inside a process
+        "device_id": pl.Int64,  # the physical GPU or MIG slice, not the ordinal inside a process
         "process_id": pl.Int64,
-        "context_id": pl.Int64,
+        "context_id": pl.Int64,  # a green context's own, not its parent's
         "stream_id": pl.Int64,  # unique only within (process_id, device_id, context_id)
         "correlation_id": pl.Int64,  # unique only within process_id; null when there is none
         "call_id": pl.Int64,  # the call that launched it; null when that was not recorded
@@ -128,7 +128,9 @@ EVENT_WAITS = _schema(
         "context_id": pl.Int64,
         "stream_id": pl.Int64,  # the stream that waits
         "event_id": pl.Int64,
-        "awaited_stream_id": pl.Int64,  # where the event was recorded last; null when not known
+        # The stream of this context on which the event was recorded last; null when not known, or in
+        # another context.
+        "awaited_stream_id": pl.Int64,
     }
 )
 
@@ -147,7 +149,7 @@ GRAPH_EVENTS = _schema(
 
 DEVICES = _schema(
     {
-        # One physical GPU per row.
+        # One physical GPU, or one MIG slice of one, per row.
         "device_id": pl.Int64,
         "name": pl.String,
         "sm_count": pl.Int64,

@@ -8,10 +8,23 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from exports import api, diagnostic, export, graph_trace, kernel, memcpy, push, sync
+from exports import (
+    api,
+    diagnostic,
+    export,
+    graph_made,
+    graph_trace,
+    kernel,
+    mark,
+    memcpy,
+    profiler_overhead,
+    push,
+    sync,
+)
 
 from gaptrace.cli import main
 from gaptrace.errors import TraceFormatError
+from gaptrace.read import read
 from gaptrace.read.sqlite import ExportFile
 
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "demo_graph.sqlite"
@@ -301,6 +314,31 @@ def test_a_schema_that_is_not_utf8(one_kernel, refusal):
     assert refusal(one_kernel).startswith("damaged or incomplete")
 
 
+@pytest.mark.parametrize("kind", ["STORED", "VIRTUAL"])
+@pytest.mark.parametrize("command", ["analyze", "redact"])
+def test_columns_that_sqlite_computes(one_kernel, tmp_path, capsys, command, kind):
+    sound = read(one_kernel).ops
+    table = "CUPTI_ACTIVITY_KIND_KERNEL"
+    with closing(sqlite3.connect(one_kernel)) as db:
+        names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+    plain = [name for name in names if name not in ("end", "correlationId")]
+    changed(
+        one_kernel,
+        f"ALTER TABLE {table} RENAME TO old",
+        f"CREATE TABLE {table} (correlationId INTEGER GENERATED ALWAYS AS (streamId - 6) {kind},"
+        f' {", ".join(plain)}, "end" AS (start + 10) {kind})',
+        f"INSERT INTO {table} ({', '.join(plain)}) SELECT {', '.join(plain)} FROM old",
+        "DROP TABLE old",
+    )
+    assert read(one_kernel).ops.equals(sound)
+    copy = tmp_path / "copy.sqlite"
+    assert (
+        main([command, str(one_kernel), *(["-o", str(copy)] if command == "redact" else [])]) == 0
+    )
+    assert command == "analyze" or read(copy).ops.equals(sound)
+    assert capsys.readouterr().err == ""
+
+
 def test_strings_that_are_null(one_kernel):
     changed(
         one_kernel,
@@ -350,11 +388,49 @@ def test_times_whose_difference_is_no_64_bit_number(tmp_path, capsys):
 
 
 def test_the_longest_span_there_is(tmp_path, capsys):
-    far = 2**61
-    path = export(tmp_path / "t.sqlite", kernels=[kernel(-far, 5 - far), kernel(far - 5, far)])
+    far = 2**50
+    kernels = [kernel(-far, 5 - far), kernel(0, 5), kernel(far - 5, far)]
+    path = export(tmp_path / "t.sqlite", kernels=kernels)
     assert main(["analyze", str(path), "--json"]) == 0
     (device,) = json.loads(capsys.readouterr().out)["devices"]
-    assert (device["span_ns"], device["idle_ns"]) == (2**62, 2**62 - 10)
+    assert (device["span_ns"], device["idle_ns"]) == (2**51, 2**51 - 15)
+
+
+@pytest.mark.parametrize("shift", [0, 17 * 10**17, -(2**61), 2**63 - 2**51])
+def test_times_of_another_clock_are_left_out_and_counted(tmp_path, shift):
+    boot = shift + 2**50 + 2000
+    path = export(
+        tmp_path / "t.sqlite",
+        kernels=[kernel(shift + at, shift + at + 5) for at in (1000, 1010)] + [kernel(boot, boot)],
+        api=[api(LAUNCH, shift + 10, shift + 20), api(LAUNCH, shift + 10, boot)],
+        nvtx=[push("step", shift + 10, shift + 20), push("", shift + 10, boot), mark("", boot)],
+        profiler_overhead=[profiler_overhead("flush", boot, boot)],
+        graph_events=[graph_made(shift + 5, 1), graph_made(boot, 1)],
+    )
+    trace = read(path)
+    frames = (trace.ops, trace.api, trace.nvtx, trace.overhead, trace.graph_events)
+    assert [frame.height for frame in frames] == [2, 1, 1, 0, 1]
+    said = [warning.message for warning in trace.warnings if warning.code == "invalid_times"]
+    assert [" ".join(text.split()[:5]) for text in said] == [
+        "1 of 3 device rows",
+        "1 of 2 CUDA API",
+        "2 of 3 NVTX ranges",
+        "1 of 1 overhead rows",
+        "1 of 2 rows of",
+    ]
+
+
+def test_spans_whose_sum_is_no_64_bit_number(tmp_path, refusal):
+    # Each alone could be; added up they would wrap around to a small number.
+    waits = [api("cudaGraphInstantiate_v12000", 0, 2**50 - i) for i in range(4100)]
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(10, 20)], api=waits)
+    assert refusal(path).startswith("the spans in it add up to 53,428 days, which cannot be")
+
+
+def test_gaps_of_streams_whose_sum_is_no_64_bit_number(tmp_path, refusal):
+    streams = [kernel(at, at + 5, stream=i) for i in range(4100) for at in (0, 2**50 - 5)]
+    path = export(tmp_path / "t.sqlite", kernels=streams)
+    assert refusal(path).startswith("the spans in it add up to 53,")
 
 
 def test_text_in_another_encoding(tmp_path, one_kernel, refusal):

@@ -9,7 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from gaptrace.errors import NotRecordedError, TraceFormatError
-from gaptrace.read.nsys_device import read_ops
+from gaptrace.read.nsys_device import device_rows, read_ops
+from gaptrace.read.nsys_gpus import read_gpus
 from gaptrace.read.nsys_host import (
     read_api,
     read_event_waits,
@@ -21,11 +22,11 @@ from gaptrace.read.nsys_meta import (
     capture_mode,
     diagnostics,
     partial_export,
-    read_devices,
     read_meta,
 )
 from gaptrace.read.secrets import secrets
 from gaptrace.read.sqlite import ExportFile
+from gaptrace.read.times import check_totals, middle
 from gaptrace.trace import SUBMITTING, Granularity, Trace, TraceWarning
 
 
@@ -42,30 +43,40 @@ def read_nsys(path: Path) -> Trace:
                 f"{path}: an SQLite file, but not an Nsight Systems export (no StringIds table)"
             )
         strings = _strings(export)
-        api = read_api(export, strings)
-        devices, physical = read_devices(export)
-        ops, warnings = read_ops(export, strings, physical, api)
+        rows = device_rows(export)
+        around = middle(rows)
+        api, of_api = read_api(export, strings, around)
+        devices, places = read_gpus(export)
+        ops, of_ops = read_ops(rows, strings, places, api, around)
         if ops.is_empty():
-            raise NotRecordedError(_nothing_recorded(export, api, warnings))
+            raise NotRecordedError(_nothing_recorded(export, api, of_ops))
         using_cuda = {*ops["process_id"].unique(), *api["process_id"].unique()}
         meta = read_meta(export, _granularity(capture_mode(export), ops))
-        nvtx = read_nvtx(export, strings, meta.duration_ns)
-        return Trace(
+        nvtx, of_nvtx = read_nvtx(export, strings, around, meta.duration_ns)
+        overhead, of_overhead = read_overhead(export, strings, around)
+        graph_events, of_graphs = read_graph_events(export, around)
+        trace = Trace(
             meta=meta,
             ops=ops,
             api=api,
             nvtx=nvtx,
-            overhead=read_overhead(export, strings),
+            overhead=overhead,
             event_waits=read_event_waits(export, api),
-            graph_events=read_graph_events(export),
+            graph_events=graph_events,
             devices=devices,
             warnings=(
-                *warnings,
+                *of_ops,
+                *of_api,
+                *of_nvtx,
+                *of_overhead,
+                *of_graphs,
                 *partial_export(export),
                 *diagnostics(export, using_cuda),
                 *secrets(export),
             ),
         )
+    check_totals(trace)
+    return trace
 
 
 def _strings(export: ExportFile) -> pl.DataFrame:

@@ -4,7 +4,9 @@ import polars as pl
 
 from gaptrace.read.cuda_names import COPY_KINDS, MEMORY_KINDS, UNIFIED_MEMORY_COPIES
 from gaptrace.read.link import link_calls
-from gaptrace.read.sqlite import ExportFile, has_sound_times, none_if_zero
+from gaptrace.read.nsys_gpus import place
+from gaptrace.read.sqlite import ExportFile, context, none_if_zero
+from gaptrace.read.times import has_sound_times, keep_sound, was_recorded
 from gaptrace.trace import OPS, TraceWarning
 
 _I = pl.Int64
@@ -17,37 +19,43 @@ _DECOMPRESS = "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS"
 _HOST_DEVICE = 2**31 - 1
 
 
+def device_rows(export: ExportFile) -> pl.DataFrame:
+    """Return the rows of all tables of device work, as they are."""
+    return pl.concat(
+        [
+            _device_rows(export, _KERNEL, "kernel", name_id="shortName"),
+            _device_rows(export, _MEMCPY, "memcpy"),
+            _device_rows(export, _MEMSET, "memset"),
+            _device_rows(export, _GRAPH_TRACE, "graph"),
+            _device_rows(export, _DECOMPRESS, "decompress"),
+        ]
+    )
+
+
 def read_ops(
-    export: ExportFile, strings: pl.DataFrame, physical: pl.DataFrame, api: pl.DataFrame
+    rows: pl.DataFrame,
+    strings: pl.DataFrame,
+    places: pl.DataFrame,
+    api: pl.DataFrame,
+    around: int | None,
 ) -> tuple[pl.DataFrame, list[TraceWarning]]:
     """Return all device work (`OPS`), and warnings about rows that had to be left out.
 
     Args:
-        export: the file.
+        rows: of `device_rows`.
         strings: name_id, value.
-        physical: pid, device_id, gpu_id, as `nsys_meta.read_devices` returns it.
+        places: of `nsys_gpus.read_gpus`.
         api: `API`, to which the ops are linked.
+        around: `times.middle` of the rows.
     """
-    parts = [
-        _device_rows(export, _KERNEL, "kernel", name_id="shortName"),
-        _device_rows(export, _MEMCPY, "memcpy"),
-        _device_rows(export, _MEMSET, "memset"),
-        _device_rows(export, _GRAPH_TRACE, "graph"),
-        _device_rows(export, _DECOMPRESS, "decompress"),
-    ]
-    rows = pl.concat(parts)
-    # CUPTI writes start = end = 0 for "not collected"; a reversed span is a recorder's fault.
-    sound = rows.filter(has_sound_times() & ((pl.col("start_ns") != 0) | (pl.col("end_ns") != 0)))
-    warnings = []
-    if lost := rows.height - sound.height:
-        warnings.append(
-            TraceWarning(
-                "invalid_times",
-                f"{lost} of {rows.height} device rows have no or reversed times and are left out; "
-                "idle time next to them is overstated",
-            )
-        )
-    placed, device_warnings = _place(sound, physical)
+    sound, warnings = keep_sound(
+        rows,
+        has_sound_times(around) & was_recorded(),
+        "device rows",
+        "idle time next to them is overstated",
+    )
+    known, unknown_warnings = _on_a_device(sound)
+    placed, device_warnings = place(known, places)
     copy_name = pl.col("copy_kind").replace_strict(
         COPY_KINDS, default="copy", return_dtype=pl.String
     )
@@ -73,7 +81,8 @@ def read_ops(
         .with_columns(op_id=pl.int_range(pl.len(), dtype=pl.Int64))
         .pipe(link_calls, api)
     )
-    return ops.select(OPS.names()).cast(OPS), [*warnings, *device_warnings]
+    found = ops.select(OPS.names()).cast(OPS)
+    return found, [*warnings, *unknown_warnings, *device_warnings]
 
 
 def _device_rows(
@@ -87,6 +96,7 @@ def _device_rows(
             "device_id": ("deviceId", _I),
             "process_id": ("globalPid", _I),
             "context_id": ("contextId", _I),
+            "green_context_id": ("greenContextId", _I),
             "stream_id": ("streamId", _I),
             "correlation_id": ("correlationId", _I),
             "name_id": (name_id, _I),
@@ -100,37 +110,19 @@ def _device_rows(
     )
     return frame.with_columns(
         kind=pl.lit(kind),
+        context_id=context(),
         graph_exec_id=none_if_zero("graph_exec_id"),
         graph_node_id=none_if_zero("graph_node_id"),
     )
 
 
-def _place(ops: pl.DataFrame, physical: pl.DataFrame) -> tuple[pl.DataFrame, list[TraceWarning]]:
-    """Replace the device ordinal inside each process by the physical GPU, where it is known."""
-    warnings = []
-    on_host = (ops["device_id"] == _HOST_DEVICE).fill_null(True)
-    if on_host.any():
-        warnings.append(
-            TraceWarning(
-                "device_unknown",
-                f"{on_host.sum()} device rows name no GPU and are left out; "
-                "idle time next to them is overstated",
-            )
-        )
-        ops = ops.filter(~on_host)
-    if physical.is_empty():
-        if ops["process_id"].n_unique() > 1:
-            warnings.append(
-                TraceWarning(
-                    "device_by_ordinal",
-                    "this export does not map processes to GPUs: devices are the ordinals inside "
-                    "each process, wrong if CUDA_VISIBLE_DEVICES differed between them",
-                )
-            )
-        return ops, warnings
-    placed = (
-        ops.with_columns(pid=pl.col("process_id") // 2**24 % 2**24)
-        .join(physical, on=["pid", "device_id"], how="left")
-        .with_columns(device_id=pl.coalesce("gpu_id", "device_id"))
+def _on_a_device(ops: pl.DataFrame) -> tuple[pl.DataFrame, list[TraceWarning]]:
+    """Leave out what names no device."""
+    nowhere = (ops["device_id"] == _HOST_DEVICE).fill_null(True)
+    if not nowhere.any():
+        return ops, []
+    message = (
+        f"{nowhere.sum()} device rows name no GPU and are left out; "
+        "idle time next to them is overstated"
     )
-    return placed.drop("pid", "gpu_id"), warnings
+    return ops.filter(~nowhere), [TraceWarning("device_unknown", message)]

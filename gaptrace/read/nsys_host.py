@@ -4,10 +4,12 @@ import polars as pl
 
 from gaptrace.read.cuda_names import OVERHEAD_KINDS, OVERHEAD_NAMES, meaning_of
 from gaptrace.read.link import mark_captures
-from gaptrace.read.sqlite import ExportFile, has_sound_times, none_if_zero
-from gaptrace.trace import API, EVENT_WAITS, GRAPH_EVENTS, NVTX, OVERHEAD
+from gaptrace.read.sqlite import ExportFile, context, none_if_zero
+from gaptrace.read.times import has_sound_times, is_near, keep_sound
+from gaptrace.trace import API, EVENT_WAITS, GRAPH_EVENTS, NVTX, OVERHEAD, TraceWarning
 
 _I = pl.Int64
+_Read = tuple[pl.DataFrame, list[TraceWarning]]
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 #: globalTid = hardware << 56 | vm << 48 | process << 24 | thread; clearing the thread gives
 #: globalPid. Arithmetic on signed numbers is right for ids that SQLite prints as negative, too.
@@ -16,8 +18,14 @@ _THREAD_BITS = 0xFFFFFF
 _MARK, _PUSH_POP, _START_END, _DOMAIN = (34, 65), (59, 70), (60, 71), 75
 
 
-def read_api(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
-    """Return the CUDA API calls (`API`), runtime and driver; strings: name_id, value."""
+def read_api(export: ExportFile, strings: pl.DataFrame, around: int | None) -> _Read:
+    """Return the CUDA API calls (`API`), runtime and driver, and what had to be left out.
+
+    Args:
+        export: the file.
+        strings: name_id, value.
+        around: `times.middle` of the device work.
+    """
     rows = export.frame(
         _RUNTIME,
         {
@@ -37,8 +45,13 @@ def read_api(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
         (pl.col("event_class") != 67).any().over("process_id", "correlation_id")
         & pl.col("correlation_id").is_not_null()
     )
-    rows = rows.filter(~twin.fill_null(False) & has_sound_times())
-    return (
+    rows, warnings = keep_sound(
+        rows.filter(~twin.fill_null(False)),
+        has_sound_times(around),
+        "CUDA API calls",
+        "idle time that they explain has another cause",
+    )
+    calls = (
         rows.join(meaning_of(strings), on="name_id", how="left", maintain_order="left")
         .sort("start_ns", pl.col("end_ns").neg(), maintain_order=True)
         .with_columns(call_id=pl.int_range(pl.len(), dtype=pl.Int64))
@@ -47,10 +60,13 @@ def read_api(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
         .select(API.names())
         .cast(API)
     )
+    return calls, warnings
 
 
-def read_nvtx(export: ExportFile, strings: pl.DataFrame, duration_ns: int | None) -> pl.DataFrame:
-    """Return NVTX ranges and marks (`NVTX`); strings: name_id, value."""
+def read_nvtx(
+    export: ExportFile, strings: pl.DataFrame, around: int | None, duration_ns: int | None
+) -> _Read:
+    """Return NVTX ranges and marks (`NVTX`); see `read_api`."""
     columns: dict[str, tuple[str, pl.DataType | type[pl.DataType]]] = {
         "start_ns": ("start", _I),
         "end_ns": ("end", _I),
@@ -86,13 +102,14 @@ def read_nvtx(export: ExportFile, strings: pl.DataFrame, duration_ns: int | None
     )
     # A range still open at the end of the session is written with the session's duration as end.
     open_at_end = pl.col("end_ns").is_null() | (pl.col("end_ns") == pl.lit(duration_ns, pl.Int64))
-    return (
+    is_mark = pl.col("kind") == "mark"
+    rows = (
         rows.with_columns(kind=kind)
         .filter(pl.col("kind").is_not_null())
         .join(domains, on=["process_id", "domain_id"], how="left")
         .with_columns(
-            is_closed=(pl.col("kind") == "mark") | ~open_at_end.fill_null(False),
-            end_ns=pl.when(pl.col("kind") != "mark").then(
+            is_closed=is_mark | ~open_at_end.fill_null(False),
+            end_ns=pl.when(~is_mark).then(
                 pl.col("end_ns").fill_null(pl.lit(duration_ns, pl.Int64))
             ),
             payload=pl.coalesce("int64", "uint64", "double", "int32", "uint32", "float").cast(
@@ -100,15 +117,17 @@ def read_nvtx(export: ExportFile, strings: pl.DataFrame, duration_ns: int | None
             ),
             name=pl.col("name").fill_null("unnamed range"),
         )
-        .filter((pl.col("kind") == "mark") | has_sound_times())
-        .sort("start_ns", pl.col("end_ns").neg(), maintain_order=True)
-        .select(NVTX.names())
-        .cast(NVTX)
+        # Until 2022 nothing says when the session ended, and with it a range that never was closed.
+        .filter(is_mark | pl.col("end_ns").is_not_null())
     )
+    sound = pl.when(is_mark).then(is_near("start_ns", around)).otherwise(has_sound_times(around))
+    rows, warnings = keep_sound(rows, sound, "NVTX ranges", "nothing is said of them")
+    ordered = rows.sort("start_ns", pl.col("end_ns").neg(), maintain_order=True)
+    return ordered.select(NVTX.names()).cast(NVTX), warnings
 
 
-def read_overhead(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
-    """Return what recorder and driver took from host threads (`OVERHEAD`)."""
+def read_overhead(export: ExportFile, strings: pl.DataFrame, around: int | None) -> _Read:
+    """Return what recorder and driver took from host threads (`OVERHEAD`); see `read_api`."""
     parts = [
         export.frame(
             table,
@@ -128,7 +147,7 @@ def read_overhead(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
     # Rows of PROFILER_OVERHEAD had no type until 2025.5; they are the recorder's unless typed.
     by_type = pl.col("type").replace_strict(OVERHEAD_KINDS, default=None, return_dtype=pl.String)
     type_name = pl.col("type").replace_strict(OVERHEAD_NAMES, default=None, return_dtype=pl.String)
-    return (
+    rows = (
         pl.concat(parts)
         .join(strings, on="name_id", how="left")
         .with_columns(
@@ -141,11 +160,12 @@ def read_overhead(export: ExportFile, strings: pl.DataFrame) -> pl.DataFrame:
             ),
             kind=pl.coalesce(by_type, pl.lit("profiler")),
         )
-        .filter(has_sound_times())
         .sort("start_ns", maintain_order=True)
         .select(OVERHEAD.names())
         .cast(OVERHEAD)
     )
+    effect = "idle time that they explain has another cause"
+    return keep_sound(rows, has_sound_times(around), "overhead rows", effect)
 
 
 def read_event_waits(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
@@ -153,6 +173,7 @@ def read_event_waits(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
     ids = {
         "process_id": ("globalPid", _I),
         "context_id": ("contextId", _I),
+        "green_context_id": ("greenContextId", _I),
         "stream_id": ("streamId", _I),
         "event_id": ("eventId", _I),
         "correlation_id": ("correlationId", _I),
@@ -163,30 +184,33 @@ def read_event_waits(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
     calls = api.select(*key, "call_id", "kind", "name").filter(
         pl.col("correlation_id").is_not_null()
     )
-    waits = export.frame("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", ids).join(
-        calls.filter(pl.col("kind") == "event_wait"), on=key, how="inner"
+    waits, records = (
+        export.frame(table, ids).with_columns(context_id=context()).join(calls, on=key, how="inner")
+        for table in ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
     )
-    records = (
-        export.frame("CUPTI_ACTIVITY_KIND_CUDA_EVENT", ids)
-        .join(calls, on=key, how="inner")
-        .select("process_id", "event_id", "call_id", awaited_stream_id="stream_id")
+    records = records.select(
+        "process_id", "event_id", "call_id", "stream_id", awaited_context="context_id"
     )
+    # A stream of the same number in another context is another stream.
+    awaited = pl.when(pl.col("context_id") == pl.col("awaited_context")).then("awaited")
     return (
-        waits.sort("call_id")
+        waits.filter(pl.col("kind") == "event_wait")
+        .sort("call_id")
         .join_asof(
-            records.sort("call_id"),
+            records.rename({"stream_id": "awaited"}).sort("call_id"),
             on="call_id",
             by=["process_id", "event_id"],
             strategy="backward",
             check_sortedness=False,
         )
+        .with_columns(awaited_stream_id=awaited)
         .select(EVENT_WAITS.names())
         .cast(EVENT_WAITS)
     )
 
 
-def read_graph_events(export: ExportFile) -> pl.DataFrame:
-    """Return when graphs, graph execs and nodes were made (`GRAPH_EVENTS`)."""
+def read_graph_events(export: ExportFile, around: int | None) -> _Read:
+    """Return when graphs, graph execs and nodes were made (`GRAPH_EVENTS`); see `read_api`."""
     # CUDA_GRAPH_EVENTS held nodes until 2023.4 and holds graphs and execs since: its columns tell.
     parts = [
         export.frame(
@@ -208,7 +232,7 @@ def read_graph_events(export: ExportFile) -> pl.DataFrame:
         .then(pl.lit("exec"))
         .otherwise(pl.lit("graph"))
     )
-    return (
+    rows = (
         pl.concat(parts)
         .with_columns(
             process_id=_process_of("thread_id"),
@@ -219,6 +243,8 @@ def read_graph_events(export: ExportFile) -> pl.DataFrame:
         .select(GRAPH_EVENTS.names())
         .cast(GRAPH_EVENTS)
     )
+    effect = "sizes of graphs may be unknown"
+    return keep_sound(rows, is_near("time_ns", around), "rows of graphs made", effect)
 
 
 def _process_of(thread: str) -> pl.Expr:

@@ -1,13 +1,10 @@
-"""The recording itself: versions, granularity, machine, devices, the recorder's own complaints."""
+"""The recording itself: versions, granularity, machine, the recorder's own complaints."""
 
 import re
 
-import polars as pl
-
 from gaptrace.read.sqlite import ExportFile
-from gaptrace.trace import DEVICES, Granularity, Meta, TraceWarning
+from gaptrace.trace import Granularity, Meta, TraceWarning
 
-_I = pl.Int64
 _MODE = "CUDA_GRAPH_TRACE_OPTIONS:MODE"
 
 
@@ -82,36 +79,6 @@ def partial_export(export: ExportFile) -> list[TraceWarning]:
             TraceWarning("shifted_times", f"exported with all times shifted by {shift} ns")
         )
     return warnings
-
-
-def read_devices(export: ExportFile) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the physical GPUs (`DEVICES`) and the map (pid, device_id) -> gpu_id.
-
-    The map is empty in exports from before 2025, which do not hold it.
-    """
-    # The oldest generation calls the id deviceId.
-    id_column = "id" if "id" in export.tables.get("TARGET_INFO_GPU", set()) else "deviceId"
-    devices = export.frame(
-        "TARGET_INFO_GPU",
-        {
-            "device_id": (id_column, _I),
-            "name": ("name", pl.String),
-            "sm_count": ("smCount", _I),
-            "memory_bytes": ("totalMemory", _I),
-            "major": ("computeMajor", _I),
-            "minor": ("computeMinor", _I),
-        },
-    ).with_columns(compute_capability=pl.format("{}.{}", "major", "minor"))
-    physical = export.frame(
-        "TARGET_INFO_CUDA_DEVICE",
-        {"pid": ("pid", _I), "device_id": ("cudaId", _I), "gpu_id": ("gpuId", _I)},
-    )
-    return (
-        devices.select(DEVICES.names())
-        .cast(DEVICES)
-        .unique("device_id", keep="first", maintain_order=True),
-        physical.drop_nulls().unique(["pid", "device_id"], keep="first"),
-    )
 
 
 def _duration(export: ExportFile) -> int | None:

@@ -144,7 +144,9 @@ class ExportFile:
             raise self._damaged(error) from error
 
     def _columns_of(self, table: str) -> set[str]:
-        return {str(row[1]) for row in self.rows(f"PRAGMA table_info({_quote(table)})")}
+        # table_info lists no generated columns. Kind 1 is what a virtual table hides.
+        rows = self.rows(f"PRAGMA table_xinfo({_quote(table)})")
+        return {str(name) for _, name, *_, kind in rows if kind != 1}
 
     def _damaged(self, error: Exception) -> TraceFormatError:
         return TraceFormatError(
@@ -153,19 +155,18 @@ class ExportFile:
         )
 
 
-def has_sound_times() -> pl.Expr:
-    """Say whether a row's start_ns and end_ns are in order and in a range that can be computed."""
-    # Beyond 2**61 ns (73 years, or 2043 where times count from 1970) a time is garbage. Inside,
-    # no span is longer than 2**62 ns, and no sum of disjoint ones overflows.
-    in_range = pl.all_horizontal(
-        pl.col(column).is_between(-(2**61), 2**61) for column in ("start_ns", "end_ns")
-    )
-    return in_range & (pl.col("end_ns") >= pl.col("start_ns"))
-
-
 def none_if_zero(column: str) -> pl.Expr:
     """Return a column in which the recorder's 0 for "none" is null."""
     return pl.when(pl.col(column) != 0).then(pl.col(column))
+
+
+def context() -> pl.Expr:
+    """Return the context of rows with context_id and green_context_id, the inner one of the two.
+
+    A green context and its parent count their streams apart. Both are contexts of one numbering
+    (CUPTI, CUpti_ActivityGreenContext: contextId and parentContextId), so either can stand alone.
+    """
+    return pl.coalesce(none_if_zero("green_context_id"), "context_id")
 
 
 def _check_is_whole_sqlite(path: Path) -> None:

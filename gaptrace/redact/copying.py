@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gaptrace.errors import GaptraceError, TraceFormatError
+from gaptrace.read.nsys_gpus import IS_UUID
 from gaptrace.redact.kept import (
     KEPT,
     NODES_OF_USED_GRAPHS,
+    NUMBERED,
     OPS,
     ROWS,
     ROWS_OF_WINDOW,
@@ -74,6 +76,7 @@ def write_copy(
         with closing(sqlite3.connect(_uri(source, "ro&immutable=1"), uri=True)) as db:
             db.isolation_level = None
             db.create_function("hide", 1, hide, deterministic=True)
+            db.create_function("numbered", 1, _Numbers(), deterministic=True)
             db.execute("PRAGMA temp_store = MEMORY")
             db.execute("ATTACH ? AS copy", [_uri(target, "rwc")])
             # A copy that is not finished is thrown away: it needs neither journal nor sync.
@@ -108,7 +111,9 @@ def _tables(db: sqlite3.Connection) -> dict[str, dict[str, str]]:
     return {
         name: {
             row[1]: f"{row[2] if row[2] in _TYPES else ''}{' NOT NULL' * row[3]}"
-            for row in db.execute(f"PRAGMA main.table_info({_quoted(name)})")
+            # table_info lists no generated columns; kind 1 is what a virtual table hides.
+            for row in db.execute(f"PRAGMA main.table_xinfo({_quoted(name)})")
+            if row[6] != 1
         }
         for (name,) in names.fetchall()
     }
@@ -201,15 +206,32 @@ def _fill(
     """Create a table of the copy and fill it; one that gets no rows is not there."""
     declared = ", ".join(f"{column} {kind}" for column, kind in columns.items())
     db.execute(f"CREATE TABLE copy.{table} ({declared})")
-    texts = TEXTS.get(table, "").split()
-    values = ", ".join(
-        f'hide(CAST("{column}" AS BLOB))' if column in texts else _number(column, kind)
-        for column, kind in columns.items()
-    )
+    values = ", ".join(_value(table, column, kind) for column, kind in columns.items())
     filled = db.execute(f"INSERT INTO copy.{table} SELECT {values} FROM {rows}", _times(window))
     if filled.rowcount == 0:
         db.execute(f"DROP TABLE copy.{table}")
     return filled.rowcount
+
+
+def _value(table: str, column: str, kind: str) -> str:
+    """Return the SQL for what is written of a column."""
+    if column in TEXTS.get(table, "").split():
+        return f'hide(CAST("{column}" AS BLOB))'
+    if column in NUMBERED.get(table, "").split():
+        return f'numbered(CAST("{column}" AS BLOB))'
+    return _number(column, kind)
+
+
+class _Numbers:
+    """Numbers the uuids of GPUs; one of zeros stays none."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def __call__(self, raw: bytes | None) -> str | None:
+        if raw is None or not IS_UUID.search(text := raw.decode("utf-8", "replace")):
+            return None
+        return self._known.setdefault(text, f"uuid {len(self._known) + 1}")
 
 
 def _number(column: str, kind: str) -> str:

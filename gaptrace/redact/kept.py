@@ -27,7 +27,7 @@ KEPT = {
     "DIAGNOSTIC_EVENT": "timestamp severity text globalPid",
     "TARGET_INFO_GPU": "vmId id deviceId name l2CacheSize totalMemory memoryBandwidth clockRate"
     " smCount chipName cuDevice asyncEngines computeMajor computeMinor",
-    "TARGET_INFO_CUDA_DEVICE": "gpuId cudaId pid numMultiprocessors",
+    "TARGET_INFO_CUDA_DEVICE": "gpuId cudaId pid uuid numMultiprocessors",
     "TARGET_INFO_CUDA_CONTEXT_INFO": "nullStreamId hwId vmId processId deviceId contextId"
     " parentContextId isGreenContext",
     "TARGET_INFO_CUDA_NULL_STREAM": "streamId hwId vmId processId deviceId contextId",
@@ -48,6 +48,8 @@ TEXTS = {
     "META_DATA_EXPORT": "name value",
     "EXPORT_META_DATA": "name value",
 }
+#: The kept columns of which only is told which values are equal: they name one GPU of the world.
+NUMBERED = {"TARGET_INFO_CUDA_DEVICE": "uuid"}
 #: The kept columns that name a row of StringIds; strings that none of them names are left out.
 STRING_IDS = {"demangledName", "shortName", "nameId", "textId"}
 #: Tables of device work with a time, whose rows decide what a window holds.
@@ -100,7 +102,6 @@ ROWS_OF_WINDOW = {
     # Marks have no end; a domain's row is kept for its name, whenever it was made.
     "NVTX_EVENTS": f'eventType IN ({_RANGES}) AND start >= :from AND "end" <= :to'
     f" OR eventType IN ({_MARKS}) AND start BETWEEN :from AND :to OR eventType = {_DOMAIN}",
-    "TARGET_INFO_CUDA_DEVICE": f"pid IN {_USED_PIDS}",
     "TARGET_INFO_CUDA_CONTEXT_INFO": f"processId IN {_USED_PIDS}",
     "TARGET_INFO_CUDA_NULL_STREAM": f"processId IN {_USED_PIDS}",
     "TARGET_INFO_CUDA_STREAM": "(processId, contextId, streamId) IN"

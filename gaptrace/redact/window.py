@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import polars as pl
 
-from gaptrace.errors import WindowError
 from gaptrace.gaps import recorded_extent
 from gaptrace.ranges import range_tree
 from gaptrace.read.sqlite import ExportFile
 from gaptrace.trace import Trace
+from gaptrace.windows import named_ranges, no_device_work
 
 Window = tuple[int, int]
 _STREAM = ["process_id", "context_id", "stream_id"]
@@ -30,29 +30,11 @@ def find_window(
     begin = first if from_ns is None else from_ns
     end = last + 1 if to_ns is None else to_ns  # work of no length may be the last of all
     if range_name is not None:
-        hull = _hull(trace, range_name)
+        named = named_ranges(trace, range_tree(trace.nvtx), range_name)
+        hull = named.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
         begin, end = max(begin, hull[0]), min(end, hull[1])
     if trace.ops.filter(overlaps((begin, end))).is_empty():
-        first, last = trace.ops.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
-        raise WindowError(
-            f"{trace.meta.path}: no device work between {begin} and {end} ns; device work runs "
-            f"from {first} ns to {last} ns"
-        )
-    return begin, end
-
-
-def _hull(trace: Trace, name: str) -> Window:
-    tree = range_tree(trace.nvtx)
-    path = pl.col("path")
-    named = tree.filter((path == name) | path.str.ends_with(f"/{name}"))
-    if named.is_empty():
-        known = tree["path"].unique(maintain_order=True).to_list()
-        listed = ", ".join(known[:8]) + (" ..." if len(known) > 8 else "")
-        raise WindowError(
-            f"{trace.meta.path}: no NVTX range is named {name}; "
-            + (f"there are: {listed}" if known else "it holds no NVTX ranges")
-        )
-    begin, end = named.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+        raise no_device_work(trace, f"between {begin} and {end} ns")
     return begin, end
 
 

@@ -9,6 +9,7 @@ from gaptrace.analysis import Analysis
 from gaptrace.render.json import analysis_object
 from gaptrace.render.text import caused, printed, table
 from gaptrace.render.units import count, duration, share
+from gaptrace.totals import over_devices
 
 SCHEMA = "gaptrace.analyses/1"
 
@@ -27,33 +28,26 @@ def overview(
         color: whether to write ANSI colours.
     """
     rows = table("trace", "+device", "+ops", "+span", "+busy", "+idle", "idle because of")
-    devices = [
-        (name, analysis, device)
-        for name, analysis in analyses
-        for device in analysis.devices.to_dicts()
-    ]
-    for name, analysis, device in devices:
-        rows.add_row(
-            name,
-            str(device["device_id"]),
-            count(device["op_count"]),
-            duration(device["span_ns"]),
-            share(device["busy_ns"], device["span_ns"]),
-            duration(device["idle_ns"]),
-            caused(analysis.causes, device["idle_ns"], 2, device_id=device["device_id"]),
-        )
+    for name, analysis in analyses:
+        for device in analysis.devices.to_dicts():
+            rows.add_row(
+                name,
+                str(device["device_id"]),
+                count(device["op_count"]),
+                duration(device["span_ns"]),
+                share(device["busy_ns"], device["span_ns"]),
+                duration(device["idle_ns"]),
+                caused(analysis.cause_totals, device["idle_ns"], 2, device_id=device["device_id"]),
+            )
     rows.add_section()
-    span_ns, busy_ns, idle_ns, ops = (
-        sum(device[key] for _, _, device in devices)
-        for key in ("span_ns", "busy_ns", "idle_ns", "op_count")
-    )
+    total = over_devices([analysis.devices for _, analysis in analyses])
     rows.add_row(
         "total",
-        str(len(devices)),
-        count(ops),
-        duration(span_ns),
-        share(busy_ns, span_ns),
-        duration(idle_ns),
+        str(total.devices),
+        count(total.op_count),
+        duration(total.span_ns),
+        share(total.busy_ns, total.span_ns),
+        duration(total.idle_ns),
         "",
     )
     notes = []

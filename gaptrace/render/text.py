@@ -127,30 +127,25 @@ def _device(analysis: Analysis, device: dict[str, Any]) -> RenderableType:
         )
     )
     rows = table("cause", "+idle", "+of idle", "+of span", "mostly")
-    mine = analysis.causes.filter(pl.col("device_id") == device["device_id"])
-    for cause, parts in _by_cause(mine):
-        idle_ns = sum(part["idle_ns"] for part in parts)
-        details = [f"{p['detail']} {duration(p['idle_ns'])}" for p in parts if p["detail"]]
+    mine = pl.col("device_id") == device["device_id"]
+    details: dict[str, list[str]] = {}
+    for row in analysis.causes.filter(mine).to_dicts():
+        if row["detail"]:
+            shown = f"{row['detail']} {duration(row['idle_ns'])}"
+            details.setdefault(row["cause"], []).append(shown)
+    for row in analysis.cause_totals.filter(mine).to_dicts():
         rows.add_row(
-            cause,
-            duration(idle_ns),
-            share(idle_ns, device["idle_ns"]),
-            share(idle_ns, device["span_ns"]),
-            ", ".join(details[:3]),
+            row["cause"],
+            duration(row["idle_ns"]),
+            share(row["idle_ns"], device["idle_ns"]),
+            share(row["idle_ns"], device["span_ns"]),
+            ", ".join(details.get(row["cause"], [])[:3]),
         )
     name = f" ({device['name']})" if device["name"] else ""
     body: list[RenderableType] = [facts, quantiles] if device["gap_count"] else [facts]
-    if mine.height:
+    if rows.row_count:
         body += [Text(), rows]
     return Group(_title(f"Device {device['device_id']}{name}"), Padding(Group(*body), (0, 0, 0, 2)))
-
-
-def _by_cause(causes: pl.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Rows grouped by cause, the largest cause first and its largest detail first."""
-    grouped: dict[str, list[dict[str, Any]]] = {}
-    for row in causes.sort("idle_ns", descending=True).to_dicts():
-        grouped.setdefault(row["cause"], []).append(row)
-    return sorted(grouped.items(), key=lambda item: -sum(row["idle_ns"] for row in item[1]))
 
 
 def _largest_gaps(analysis: Analysis, width: int) -> RenderableType | None:
@@ -205,7 +200,7 @@ def _ranges(analysis: Analysis, width: int) -> RenderableType | None:
             duration(row["idle_ns"]),
             *([count(row["launches"]), count(row["graph_launches"])] if wide else []),
             caused(
-                analysis.range_causes,
+                analysis.range_cause_totals,
                 row["idle_ns"],
                 4 if wide else 2,
                 path=row["path"],
@@ -219,13 +214,20 @@ def _ranges(analysis: Analysis, width: int) -> RenderableType | None:
     return Group(_title("NVTX ranges"), Padding(Group(*parts), (0, 0, 0, 2)))
 
 
-def caused(causes: pl.DataFrame, idle_ns: int, most: int, **key: str | int | None) -> str:
-    """Return the largest causes of one key's idle time, each with its share."""
-    mine = causes.filter(
+def caused(totals: pl.DataFrame, idle_ns: int, most: int, **key: str | int | None) -> str:
+    """Return the largest causes of one key's idle time, each with its share.
+
+    Args:
+        totals: `Analysis.cause_totals` or `Analysis.range_cause_totals`.
+        idle_ns: all of that idle time.
+        most: how many causes are named.
+        key: columns that tell the key, and its values.
+    """
+    mine = totals.filter(
         pl.all_horizontal(pl.col(column).eq_missing(value) for column, value in key.items())
     )
-    totals = [(cause, sum(row["idle_ns"] for row in rows)) for cause, rows in _by_cause(mine)]
-    return ", ".join(f"{cause} {share(ns, idle_ns)}" for cause, ns in totals[:most])
+    largest = mine.select("cause", "idle_ns").head(most).rows()
+    return ", ".join(f"{cause} {share(ns, idle_ns)}" for cause, ns in largest)
 
 
 def _steps(analysis: Analysis) -> RenderableType | None:
