@@ -6,7 +6,8 @@ GaptraceError            exit status 1
 ├── NotRecordedError     the file is sound but lacks what the question needs
 ├── WindowError          the asked window, range or device is not in the trace
 ├── ComparisonError      two traces say nothing about each other
-└── RecorderError        the recorder is missing or failed
+├── RecorderError        the recorder is missing or failed
+└── GpuError             a call on the GPU failed, or what is asked cannot be done there
 ```
 
 The library raises; only ``gaptrace.cli`` prints and chooses the exit status.
@@ -35,3 +36,7 @@ class ComparisonError(GaptraceError):
 
 class RecorderError(GaptraceError):
     """The recorder (Nsight Systems, CUPTI) is missing, or it failed."""
+
+
+class GpuError(GaptraceError):
+    """The GPU, its driver or a library for it refused, or what is asked cannot be done there."""
