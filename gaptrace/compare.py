@@ -8,14 +8,9 @@ import polars as pl
 from gaptrace.analysis import Analysis
 from gaptrace.errors import ComparisonError
 from gaptrace.gaps import CAUSES
+from gaptrace.spread import difference_error
 from gaptrace.steps import step_causes
 from gaptrace.trace import Meta, TraceWarning
-
-#: Standard deviations per median absolute deviation, and standard error of a median in those per
-#: root of the number of values; both for normally distributed values. 1.96 of them hold 95 %.
-_SIGMA_PER_MAD = 1.4826
-_ERROR_OF_MEDIAN = 1.2533
-_Z = 1.96
 
 _FIGURES = ("span_ns", "busy_ns", "idle_ns")
 _CAUSES = tuple(CAUSES.categories)
@@ -249,8 +244,5 @@ def _median(values: pl.Series) -> int:
 
 
 def _noise(a: pl.Series, b: pl.Series) -> int | None:
-    """By how much the medians of two samples may differ by chance, with 95 % confidence."""
-    if min(len(a), len(b)) < 3:
-        return None
-    spreads = [float((s - s.median()).abs().median()) ** 2 / len(s) for s in (a, b)]  # type: ignore[arg-type]
-    return math.ceil(_Z * _ERROR_OF_MEDIAN * _SIGMA_PER_MAD * math.sqrt(sum(spreads)))
+    error = difference_error(a.to_list(), b.to_list())
+    return None if error is None else math.ceil(error)

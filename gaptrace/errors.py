@@ -7,7 +7,8 @@ GaptraceError            exit status 1
 ├── WindowError          the asked window, range or device is not in the trace
 ├── ComparisonError      two traces say nothing about each other
 ├── RecorderError        the recorder is missing or failed
-└── GpuError             a call on the GPU failed, or what is asked cannot be done there
+├── GpuError             a call on the GPU failed, or what is asked cannot be done there
+└── ResultError          a way to run the step computes something else
 ```
 
 The library raises; only ``gaptrace.cli`` prints and chooses the exit status.
@@ -40,3 +41,7 @@ class RecorderError(GaptraceError):
 
 class GpuError(GaptraceError):
     """The GPU, its driver or a library for it refused, or what is asked cannot be done there."""
+
+
+class ResultError(GaptraceError):
+    """One way to run a step computes something else than the step run launch by launch."""

@@ -16,7 +16,8 @@ GPU_LIBRARIES = {"cupy", "cuda", "torch", "nvtx", "numba"}
 #: where they are the same part.
 ORDER = (
     {"errors"},
-    {"trace", "intervals", "periods", "cost", "quantiles", "totals"},
+    {"trace", "intervals", "periods", "cost", "quantiles", "spread", "totals"},
+    {"timings"},
     {"live", "record", "read"},
     {"launches"},
     {"gaps"},
@@ -36,6 +37,8 @@ MUST_NOT = {
     "intervals": {"trace"},
     "periods": {"trace", "intervals"},
     "cost": {"trace", "intervals"},
+    "spread": {"trace", "intervals"},
+    "timings": {"trace", "intervals"},
     "totals": {"trace", "intervals"},
     "read": {"record", "live"},
     "record": {"read", "live", "trace"},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from gaptrace.cli.arms import arms_of, settings, sizes_of, time_arms
 from gaptrace.errors import GaptraceError, NotRecordedError, RecorderError
 
 if TYPE_CHECKING:
@@ -46,6 +47,19 @@ class TargetCommand(click.Command):
     help="Record CUDA graphs as wholes, node by node, or once each way in two runs.",
 )
 @click.option(
+    "--arms",
+    callback=arms_of,
+    metavar="LIST",
+    help="First time each @gaptrace.step without a recorder, in these ways: "
+    "per_launch,graph,chunks.",
+)
+@click.option(
+    "--chunks",
+    callback=sizes_of,
+    metavar="LIST",
+    help="Chunk sizes for --arms in CUDA nodes, as 100,50.  [default: halves, quarters ...]",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
@@ -63,6 +77,8 @@ def command(
     is_module: bool,
     is_command: bool,
     granularity: Literal["graph", "node", "both"],
+    arms: tuple[str, ...],
+    chunks: tuple[int, ...],
     output: Path | None,
     as_json: bool,
     target: tuple[str, ...],
@@ -76,26 +92,39 @@ def command(
 
     The program keeps its input, output and exit status. Ctrl-C ends it and keeps what was
     recorded. The recording, its export, the report, the analysis as JSON, the commands and the
-    versions of everything involved stay in one folder.
+    versions of everything involved stay in one folder. With --arms the program runs once more
+    before that, without a recorder.
     """  # noqa: D301 - \b keeps click from joining the lines
     from gaptrace.record.machine import probe_driver, versions
     from gaptrace.record.nsys import find_nsys
+    from gaptrace.record.recording import launcher, nsys_command
     from gaptrace.record.run_folder import create_run_folder, write_versions
 
     form = _form(target[0], is_module=is_module, is_command=is_command)
+    if chunks and not arms:
+        raise click.UsageError("--chunks says how to cut the graphs of --arms: name both")
     nsys = find_nsys()
     folder = create_run_folder(output, target[0], datetime.now())
     driver = probe_driver()
     write_versions(folder, versions(nsys.version, driver))
     _say(f"recording with nsys {nsys.version} into {_short(folder)}")
 
+    timed: dict[str, Any] = {}
+    if told := settings(arms, chunks, recorded=False):
+        status, timed = time_arms(launcher(target, form=form), told, folder, as_json=as_json)
+        if status != 0:
+            _say(f"{target[0]} ended with status {status}")
+            return status
     wanted: tuple[Granularity, ...] = ("graph", "node") if granularity == "both" else (granularity,)
     objects: dict[str, Any] = {}
     status = 0
     for each in wanted:
         place = folder / each if granularity == "both" else folder
         place.mkdir(exist_ok=True)
-        recording = _record(folder, place, each, nsys, target, form, as_json=as_json)
+        launched = launcher(target, form=form)
+        recorded = nsys_command(launched, place / each, granularity=each, nsys=nsys)
+        told = settings(arms, chunks, recorded=True)
+        recording = _record(folder, place / each, recorded, nsys, told, as_json=as_json)
         status = recording.status
         try:
             exported = _export(recording, folder, nsys)
@@ -108,7 +137,8 @@ def command(
             _say(f"{target[0]} ended with status {status}")
             break
     if as_json and objects:
-        click.echo(json.dumps(objects if granularity == "both" else objects[granularity], indent=1))
+        found = objects if granularity == "both" else objects[granularity]
+        click.echo(json.dumps(found | ({"arms": timed} if timed else {}), indent=1))
     _say(f"everything is in {_short(folder)}")
     return status
 
@@ -132,22 +162,20 @@ def _form(program: str, *, is_module: bool, is_command: bool) -> Form:
 
 def _record(
     folder: Path,
-    place: Path,
-    granularity: "Granularity",
+    stem: Path,
+    command: Sequence[str],
     nsys: "Nsys",
-    target: Sequence[str],
-    form: Form,
+    arms: str | None,
     *,
     as_json: bool,
 ) -> "Recording":
     """Record; the command is written down before it runs."""
-    from gaptrace.record.recording import launcher, nsys_command, record
+    from gaptrace.record.recording import record
     from gaptrace.record.run_folder import add_command
 
-    stem = place / granularity
-    command = nsys_command(launcher(target, form=form), stem, granularity=granularity, nsys=nsys)
     add_command(folder, command)
-    recording = record(command, stem, nsys=nsys, output=(2, 2) if as_json else (1, 2))
+    output = (2, 2) if as_json else (1, 2)
+    recording = record(command, stem, nsys=nsys, output=output, arms=arms)
     if recording.notes.get("output_in_log"):
         _say(f"warning: nsys {nsys.version} kept the program's output; it is in {recording.log}")
     if recording.notes.get("nvtx", {}).get("state") == "silent":

@@ -42,3 +42,23 @@ def done(result: tuple[Any, ...], doing: str) -> Any:
     if not values:
         return None
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def driver_version() -> str:
+    """Return the version of the NVIDIA driver, as `580.159.03`, from its management library.
+
+    `unknown` where that library is missing.
+    """
+    import ctypes
+
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return "unknown"
+    text = ctypes.create_string_buffer(96)
+    nvml.nvmlInit_v2()
+    try:
+        status = nvml.nvmlSystemGetDriverVersion(text, len(text))
+    finally:
+        nvml.nvmlShutdown()
+    return text.value.decode(errors="replace") if status == 0 else "unknown"

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 
 class RunNotes:
@@ -12,8 +13,9 @@ class RunNotes:
 
     The file holds one JSON object: `pid`; `arguments`; `python`; `nvtx` {`version`, `state`};
     `graphs` {library: what was done about its graphs}; `output_in_log`, whether the program's
-    output went to the log of the recorder; `status`, the exit status, null until the end and for a
-    process that does not come to its end.
+    output went to the log of the recorder; `arms` {step: its measurement, as `timings.as_object`
+    writes it, or `error`}; `status`, the exit status, null until the end and for a process that
+    does not come to its end.
     """
 
     def __init__(self, path: str | None, arguments: list[str]) -> None:
@@ -22,6 +24,7 @@ class RunNotes:
         self.nvtx: dict[str, str | None] = {"version": None, "state": None}
         self.graphs: dict[str, str] = {}
         self.output_in_log = False
+        self.arms: dict[str, dict[str, Any]] = {}
         self.status: int | None = None
         self._arguments = arguments
 
@@ -49,6 +52,7 @@ class RunNotes:
             "nvtx": self.nvtx,
             "graphs": self.graphs,
             "output_in_log": self.output_in_log,
+            "arms": self.arms,
             "status": self.status,
         }
         # The program may have moved or filled the disk; that is no reason to fail it.

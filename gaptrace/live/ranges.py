@@ -13,6 +13,8 @@ from numbers import Integral
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
+from gaptrace.live.arms import with_arms
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -113,6 +115,7 @@ def step(
 
 
 def _step(function: Callable[P, R], *, name: str) -> Callable[P, R]:
+    function = with_arms(function, name)
     domain = recording_domain()
     calls = itertools.count()
     return _around(

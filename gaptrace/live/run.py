@@ -6,12 +6,13 @@
 
 A script or module runs as `python SCRIPT` or `python -m MODULE` would run it, except that the
 CUDA graphs of CuPy and PyTorch are named by NVTX ranges when the program imports these libraries.
-Any other command replaces this process. `gaptrace profile` sets two environment variables, both
+Any other command replaces this process. `gaptrace profile` sets environment variables that are
 gone before the program starts:
 
 - `GAPTRACE_STDIO`: two descriptors, as `3,4`: the output and the error output meant for the
   program, while descriptors 1 and 2 go to the log of the recorder.
 - `GAPTRACE_NOTES`: the file for `RunNotes`, what only this process can know about the run.
+- `GAPTRACE_ARMS`: how to measure the program's steps, as `gaptrace.live.arms.plan_arms` takes it.
 """
 
 import io
@@ -26,6 +27,7 @@ from types import CodeType, ModuleType, TracebackType
 _DIRECTORY = sys.path.pop(0) if __name__ == "__main__" and not sys.flags.safe_path else None
 _AT_START = frozenset(sys.modules)
 
+from gaptrace.live.arms import plan_arms  # noqa: E402
 from gaptrace.live.notes import RunNotes  # noqa: E402
 from gaptrace.live.watch import watch_imports  # noqa: E402
 
@@ -37,6 +39,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     notes = RunNotes(os.environ.pop("GAPTRACE_NOTES", None), arguments)
     notes.output_in_log = not _restore_output(os.environ.pop("GAPTRACE_STDIO", None))
+    plan_arms(os.environ.pop("GAPTRACE_ARMS", None), notes)
     if arguments[:1] == ["--"]:
         notes.write()
         _replace_process(arguments[1:])

@@ -83,7 +83,12 @@ def nsys_command(
 
 
 def record(
-    command: Sequence[str], stem: Path, *, nsys: Nsys, output: tuple[int, int] = (1, 2)
+    command: Sequence[str],
+    stem: Path,
+    *,
+    nsys: Nsys,
+    output: tuple[int, int] = (1, 2),
+    arms: str | None = None,
 ) -> Recording:
     """Run a command from `nsys_command` and wait for its report.
 
@@ -96,17 +101,18 @@ def record(
         stem: as given to `nsys_command`; its folder exists and holds no file of that name.
         nsys: the recorder.
         output: descriptors for the program's output and error output.
+        arms: how the program's steps are measured, as JSON (see `gaptrace.live.arms`).
 
     Raises:
         RecorderError: no report came out; the message says why.
     """
     log = stem.with_name(f"{stem.name}.nsys.log")
     notes_path = stem.with_name(f"{stem.name}.script.json")
-    returncode, interrupted = _run(command, log, notes_path, output)
+    returncode, interrupted = _run(command, log, notes_path, output, arms)
     if _AGENT_LOST in log.read_text(errors="replace") and not (notes_path.exists() or interrupted):
         # The program has not begun, so that it can be run.
-        returncode, interrupted = _run(command, log, notes_path, output)
-    notes = _read_notes(notes_path)
+        returncode, interrupted = _run(command, log, notes_path, output, arms)
+    notes = read_notes(notes_path)
     report = stem.with_name(f"{stem.name}.nsys-rep")
     if not report.is_file():
         raise RecorderError(_why_no_report(stem, log, nsys, returncode, interrupted=interrupted))
@@ -117,12 +123,17 @@ def record(
 
 
 def _run(
-    command: Sequence[str], log: Path, notes_path: Path, output: tuple[int, int]
+    command: Sequence[str],
+    log: Path,
+    notes_path: Path,
+    output: tuple[int, int],
+    arms: str | None,
 ) -> tuple[int, bool]:
     given = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _FIRST_DESCRIPTOR) for descriptor in output]
     environment = os.environ | {
         "GAPTRACE_STDIO": ",".join(map(str, given)),
         "GAPTRACE_NOTES": str(notes_path),
+        **({"GAPTRACE_ARMS": arms} if arms else {}),
     }
     try:
         with log.open("wb") as chatter, _signals_passed_on(notes_path) as signals:
@@ -166,7 +177,7 @@ class _Signals:
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True
-        pid = _read_notes(self._notes_path).get("pid")
+        pid = read_notes(self._notes_path).get("pid")
         if pid is None:
             self.terminate()  # the program has not begun
         else:
@@ -200,7 +211,8 @@ def _signals_passed_on(notes_path: Path) -> Iterator[_Signals]:
             signal.signal(number, handler)
 
 
-def _read_notes(path: Path) -> dict[str, Any]:
+def read_notes(path: Path) -> dict[str, Any]:
+    """Return what the profiled process noted (`gaptrace.live.notes`); empty if it never began."""
     try:
         notes = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -8,6 +8,8 @@ gaptrace-runs/demo-20260131-235959/
 ├── graph.sqlite          its export, for `gaptrace analyze`
 ├── graph.nsys.log        what nsys printed
 ├── graph.script.json     what the profiled process noted (gaptrace.live.notes)
+├── arms.json, arms.txt   with --arms: what each step took without a recorder, in every way
+├── arms.script.json      what that process noted
 ├── report.txt            the report
 └── analysis.json         the same for programs
 ```
@@ -76,6 +78,12 @@ def write_result(folder: Path, report: str, analysis: dict[str, Any]) -> None:
     """Write report.txt and analysis.json."""
     (folder / "report.txt").write_text(report, encoding="utf-8")
     _write_json(folder / "analysis.json", analysis)
+
+
+def write_arms(folder: Path, measured: dict[str, Any], text: str) -> None:
+    """Write arms.json and arms.txt."""
+    (folder / "arms.txt").write_text(text, encoding="utf-8")
+    _write_json(folder / "arms.json", measured)
 
 
 def _new_name(program: str, now: datetime) -> Path:

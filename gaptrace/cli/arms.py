@@ -1,0 +1,84 @@
+"""The pass of ``gaptrace profile --arms`` that times steps without a recorder."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+#: Rounds without a recorder; and under one, where only the shape of each arm is wanted.
+_TIMED_ROUNDS, _RECORDED_ROUNDS, _RECORDED_STEPS = 9, 1, 10
+
+
+def arms_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Return the arms in a list with commas."""
+    from gaptrace.timings import KINDS
+
+    names = tuple(name.strip() for name in value.split(",")) if value is not None else ()
+    if unknown := [name for name in names if name not in KINDS]:
+        raise click.BadParameter(f"{', '.join(unknown)!r} is none of {', '.join(KINDS)}")
+    return names
+
+
+def sizes_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """Return the sizes in a list with commas."""
+    try:
+        sizes = tuple(map(int, value.split(","))) if value is not None else ()
+    except ValueError:
+        raise click.BadParameter("whole numbers with commas between them, as 100,50") from None
+    if min(sizes, default=1) < 1:
+        raise click.BadParameter("chunks hold at least one node")
+    return sizes
+
+
+def settings(arms: Sequence[str], chunks: Sequence[int], *, recorded: bool) -> str | None:
+    """Return what `gaptrace.live.arms` is told about one pass; None when there are no arms."""
+    if not arms:
+        return None
+    told: dict[str, Any] = {"arms": list(arms), "chunks": list(chunks)}
+    if recorded:
+        told |= {"rounds": _RECORDED_ROUNDS, "steps": _RECORDED_STEPS}
+    else:
+        told["rounds"] = _TIMED_ROUNDS
+    return json.dumps(told)
+
+
+def time_arms(
+    command: Sequence[str], told: str, folder: Path, *, as_json: bool
+) -> tuple[int, dict[str, Any]]:
+    """Run the program without a recorder; keep and print what its steps took.
+
+    Returns:
+        exit status of the program; its steps' measurements, by name.
+
+    Raises:
+        GpuError: no step was measured, or one could not be; the message says why.
+    """
+    from gaptrace.cli.terminal import color, width
+    from gaptrace.errors import GpuError
+    from gaptrace.record.run_folder import REPORT_WIDTH, add_command, write_arms
+    from gaptrace.record.unrecorded import run_unrecorded
+    from gaptrace.render.arms import arms_text
+    from gaptrace.timings import measurement_of
+
+    add_command(folder, command)
+    output = (2, 2) if as_json else (1, 2)
+    status, notes = run_unrecorded(command, folder / "arms.script.json", arms=told, output=output)
+    found: dict[str, Any] = notes.get("arms", {})
+    problems = [result["error"] for result in found.values() if "error" in result]
+    sound = {name: result for name, result in found.items() if "error" not in result}
+    if sound:
+        measured = [(name, measurement_of(result)) for name, result in sound.items()]
+        write_arms(folder, sound, arms_text(measured, width=REPORT_WIDTH, color=False))
+        if not as_json:
+            click.echo(arms_text(measured, width=width(), color=color(sys.stdout)), nl=False)
+    if problems:
+        raise GpuError("; ".join(problems))
+    if not sound and status == 0:
+        raise GpuError(
+            "no step was measured: --arms measures functions marked with @gaptrace.step, at their "
+            "fourth call"
+        )
+    return status, sound
