@@ -339,6 +339,13 @@ def test_columns_that_sqlite_computes(one_kernel, tmp_path, capsys, command, kin
     assert capsys.readouterr().err == ""
 
 
+def test_a_copy_of_a_file_whose_duration_is_text(one_kernel, tmp_path, capsys):
+    changed(one_kernel, "UPDATE ANALYSIS_DETAILS SET duration = 'soon'")
+    copy = tmp_path / "copy.sqlite"
+    assert main(["redact", str(one_kernel), "-o", str(copy)]) == 0
+    assert read(copy).meta.duration_ns is None
+
+
 def test_strings_that_are_null(one_kernel):
     changed(
         one_kernel,
