@@ -7,8 +7,8 @@ import polars as pl
 
 from gaptrace.analysis import Analysis
 from gaptrace.errors import ComparisonError
-from gaptrace.gaps import CAUSES
 from gaptrace.steps import step_causes
+from gaptrace.timelines import CAUSES
 from gaptrace.trace import Meta, TraceWarning
 
 #: Standard deviations per median absolute deviation, and standard error of a median in those per

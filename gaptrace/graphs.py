@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from gaptrace.gaps import capture_spans
 from gaptrace.launches import calls_by_id
 from gaptrace.quantiles import quantiles
+from gaptrace.timelines import capture_spans
 from gaptrace.trace import Trace
 
 _STREAM = ["process_id", "device_id", "context_id", "stream_id"]
