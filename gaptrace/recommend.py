@@ -13,9 +13,10 @@ from typing import Literal
 
 import polars as pl
 
-from gaptrace.cost import ChunkModel, HostCost, plateau, uniform
+from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.graph_use import PER_LAUNCH, GraphUse
 from gaptrace.graphs import graph_nodes
+from gaptrace.schedules import plateau, uniform
 from gaptrace.trace import Trace, TraceWarning
 
 Regime = Literal["replay", "update", "instantiate"]

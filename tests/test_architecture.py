@@ -17,6 +17,7 @@ GPU_LIBRARIES = {"cupy", "cuda", "torch", "nvtx", "numba"}
 ORDER = (
     {"errors"},
     {"trace", "intervals", "periods", "cost", "quantiles", "totals"},
+    {"schedules"},
     {"live", "record", "read"},
     {"launches"},
     {"timelines"},
@@ -37,6 +38,7 @@ MUST_NOT = {
     "intervals": {"trace"},
     "periods": {"trace", "intervals"},
     "cost": {"trace", "intervals"},
+    "schedules": {"trace", "intervals"},
     "totals": {"trace", "intervals"},
     "read": {"record", "live"},
     "record": {"read", "live", "trace"},
