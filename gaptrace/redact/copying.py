@@ -96,7 +96,7 @@ def write_copy(
                 f"{target.parent}: cannot write the copy there ({reason})"
             ) from error
         raise TraceFormatError(
-            f"{source}: damaged or incomplete SQLite file ({error}); "
+            f"{source}: damaged or incomplete SQLite file ({' '.join(str(error).split())}); "
             "copy it again, or export the report again with nsys export --type sqlite"
         ) from error
 
@@ -107,7 +107,8 @@ def _uri(path: Path, mode: str) -> str:
 
 def _tables(db: sqlite3.Connection) -> dict[str, dict[str, str]]:
     """Return {table: {column: its type}}."""
-    names = db.execute("SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view')")
+    # No exporter writes views, and the rows of one may have no end.
+    names = db.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")
     return {
         name: {
             row[1]: row[2] if row[2] in _TYPES else ""
