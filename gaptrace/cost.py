@@ -1,4 +1,4 @@
-"""What a step of CUDA graph nodes costs as one graph, in uniform chunks, in any schedule.
+"""What a step of CUDA graph nodes costs as one graph, in chunks, or without graphs.
 
 Pure arithmetic on nanoseconds, held as floats because they are fits and means, not clock readings.
 A step of N nodes is cut into chunks ``c_1 .. c_k``, each its own graph exec, launched in order on
@@ -11,14 +11,12 @@ exposed latency less the API time::
 
 Three refinements do nothing unless asked for: no chunk starts before the host begins it, however
 negative ``delta``; a table of exposed latency may stand for ``a(c) + delta``; a host at most Q
-launches ahead has ``H_i = max(H_{i-1} + a(c_i), E_{i-Q})``. Unrolled, the makespan is the largest
-of ``H_{i-1} + ready(c_i) + b_i + g + b_{i+1} + .. + b_k`` over i, which is what lets every uniform
-size be computed at once. Derived here; the effect itself, a launch as long as its graph is large in
-front of an idle device, is described in sgl-project/sglang#29960 and ggml-org/llama.cpp#11867.
+launches ahead has ``H_i = max(H_{i-1} + a(c_i), E_{i-Q})``. Derived here; the effect itself, a
+launch as long as its graph is large in front of an idle device, is described in
+sgl-project/sglang#29960 and ggml-org/llama.cpp#11867.
 """
 
 import math
-from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +26,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-_TIE = 1 + 1e-9  # sums in another order round differently; far below any measured time
 
 
 class NotIdentifiableError(ValueError):
@@ -130,34 +127,33 @@ class ChunkModel:
             raise ValueError("queue_depth must be at least 1, or None")
 
     @cached_property
-    def _snap(self) -> NDArray[np.int64]:  # for 0..N, the last boundary allowed up to there
+    def last_cut(self) -> NDArray[np.int64]:
+        """For 0..N nodes, the last boundary allowed up to there; shape ``(N + 1,)``, as below."""
         every = np.arange(self.nodes + 1)
         inner = every if self.cuts is None else self.cuts
         return np.maximum.accumulate(np.where(np.isin(every, [*inner, self.nodes]), every, 0))
 
     @cached_property
-    def _device(self) -> Floats:  # time of the first 0..N nodes, each with the gap after it
+    def device_ns(self) -> Floats:
+        """Device time in ns of the first 0..N nodes, each with the gap after it."""
         each = np.asarray(self.node_ns, np.float64) + self.in_graph_gap_ns
         return np.append(0.0, np.cumsum(np.broadcast_to(each, (self.nodes,))))
 
     @cached_property
-    def _host(self) -> Floats:  # a(c) for 0..N
+    def host_ns(self) -> Floats:
+        """Host time in ns of a chunk of 0..N nodes: a(c)."""
         return self.host(np.arange(self.nodes + 1))
 
     @cached_property
-    def _ready(self) -> Floats:  # from host begin to earliest start, for chunks of 0..N
-        late = self._host + self.delta_ns
+    def ready_ns(self) -> Floats:
+        """Time in ns from when the host begins a chunk of 0..N nodes to when it may start."""
+        late = self.host_ns + self.delta_ns
         return np.maximum(late, 0.0) if self.ready is None else self.ready(np.arange(len(late)))
-
-    @cached_property
-    def _lists(self) -> tuple[list[int], list[float], list[float], list[float]]:
-        columns = (self._device.tolist(), self._host.tolist(), self._ready.tolist())
-        return np.unique(self._snap).tolist(), *columns  # faster to read value by value
 
     @property
     def device_only_ns(self) -> float:
         """Makespan if the host cost nothing and nothing were cut: no schedule is below it."""
-        return float(self.device_free_ns + self._device[-1] - self.in_graph_gap_ns)
+        return float(self.device_free_ns + self.device_ns[-1] - self.in_graph_gap_ns)
 
 
 def makespan(model: ChunkModel, sizes: Sequence[int]) -> float:
@@ -169,10 +165,10 @@ def makespan(model: ChunkModel, sizes: Sequence[int]) -> float:
     ends = np.cumsum(size)
     if not size.size or size.min() < 1 or ends[-1] != model.nodes:
         raise ValueError(f"chunk sizes must be positive and sum to {model.nodes}")
-    if (model._snap[ends] != ends).any():
+    if (model.last_cut[ends] != ends).any():
         raise ValueError("a chunk ends where no cut is allowed")
-    spans = model._device[ends] - model._device[ends - size] - model.in_graph_gap_ns
-    columns = (model._host[size].tolist(), model._ready[size].tolist(), spans.tolist())
+    spans = model.device_ns[ends] - model.device_ns[ends - size] - model.in_graph_gap_ns
+    columns = (model.host_ns[size].tolist(), model.ready_ns[size].tolist(), spans.tolist())
     host, free, done = 0.0, model.device_free_ns, list[float]()
     for i, (cost, lag, span) in enumerate(zip(*columns, strict=True)):
         host += cost
@@ -181,173 +177,6 @@ def makespan(model: ChunkModel, sizes: Sequence[int]) -> float:
         done.append(max(host - cost + lag, free) + span)
         free = done[-1] + model.in_graph_gap_ns + model.cut_gap_ns
     return done[-1]
-
-
-def uniform(model: ChunkModel) -> Floats:
-    """Return the makespan in ns of every uniform chunk size: shape ``(N,)``, size c at ``c - 1``.
-
-    The remainder is last or first, whichever costs less: in front it starts the device sooner, at
-    the end it leaves less to drain behind a slow host. Boundaries move back to the last allowed
-    cut. A fraction of a second for N = 100,000 (1.2 million chunks); sizes that make more than
-    ``queue_depth`` chunks go through the recurrence one by one, about a microsecond a chunk.
-    """
-    return np.minimum(_uniform(model, False), _uniform(model, True))
-
-
-def _uniform(model: ChunkModel, remainder_first: bool) -> Floats:
-    total, device, gap = model.nodes, model._device, model.cut_gap_ns
-    sizes = np.arange(1, total + 1)
-    counts = -(-total // sizes)
-    pad = np.repeat((counts * sizes - total) * remainder_first, counts)
-    order = np.arange(len(pad)) - np.repeat(np.cumsum(counts) - counts, counts)
-    chunk = np.repeat(sizes, counts)  # from here on a row for every chunk of every size
-    begin = model._snap[np.maximum(order * chunk - pad, 0)]
-    end = model._snap[np.minimum((order + 1) * chunk - pad, total)]
-    begin, end, chunk = (rows[end > begin] for rows in (begin, end, chunk))
-    counts = np.bincount(chunk)[1:]
-    heads = np.cumsum(counts) - counts
-    order = np.arange(len(chunk)) - np.repeat(heads, counts)
-    before = np.cumsum(model._host[end - begin]) - model._host[end - begin]
-    host = before - np.repeat(before[heads], counts)
-    late = host + model._ready[end - begin] - device[begin] - order * gap
-    start = np.maximum(np.maximum.reduceat(late, heads), model.device_free_ns)
-    result: Floats = start + device[-1] - model.in_graph_gap_ns + (counts - 1) * gap
-    for i in np.flatnonzero(counts > (model.queue_depth or total)):
-        rows = slice(heads[i], heads[i] + counts[i])
-        result[i] = makespan(model, end[rows] - begin[rows])
-    return result
-
-
-def uniform_sizes(model: ChunkModel, chunk: int) -> tuple[int, ...]:
-    """Return the schedule behind ``uniform(model)[chunk - 1]``; where equal, remainder last."""
-    marks = np.arange(0, model.nodes + chunk, chunk)
-    pads = (0, -model.nodes % chunk)
-    bounds = (np.unique(model._snap[np.clip(marks - pad, 0, model.nodes)]) for pad in pads)
-    last, first = (tuple(np.diff(bound).tolist()) for bound in bounds)
-    return first if makespan(model, first) * _TIE < makespan(model, last) else last
-
-
-@dataclass(frozen=True)
-class Plateau:
-    """Chunk sizes ``lo..hi`` about as good as ``best``, and ``recommended`` among them."""
-
-    lo: int
-    hi: int
-    best: int
-    recommended: int
-
-
-def plateau(uniform_ns: Floats, *, fraction: float = 0.005) -> Plateau:
-    """Return the size to recommend and the unbroken range around it that is as good.
-
-    As good is at most ``fraction`` above the least; 0.5 %: repeated runs seldom tell less apart.
-    Recommended is N (one graph) if as good. Else a round number (a power of two, or 1, 2 or 5 times
-    a power of ten): the cheapest in the range around ``best``, failing that, since lucky remainders
-    break ranges up, the cheapest of all as good. Else ``best``, the largest of the least.
-    """
-    total, least = len(uniform_ns), float(uniform_ns.min())
-    near = uniform_ns <= least * (1 + fraction)
-    best = int(np.flatnonzero(uniform_ns <= least * _TIE)[-1]) + 1
-    lo, hi = _run(near, best)
-    powers = range(total.bit_length())
-    round_numbers = {2**i for i in powers} | {d * 10**i for d in (1, 2, 5) for i in powers}
-    good = [size for size in sorted(round_numbers) if size <= total and near[size - 1]]
-    choice = [size for size in good if lo <= size <= hi] or good or [best]
-    cheapest = min(choice, key=lambda size: (float(uniform_ns[size - 1]), -size))
-    recommended = total if near[-1] else cheapest
-    return Plateau(*_run(near, recommended), best, recommended)
-
-
-def _run(near: NDArray[np.bool_], size: int) -> tuple[int, int]:
-    outside = np.flatnonzero(~np.pad(near, 1)).tolist()  # sizes that are not near, 0 and N + 1 too
-    after = bisect_right(outside, size)
-    return outside[after - 1] + 1, outside[after] - 1
-
-
-def growing_schedule(model: ChunkModel) -> tuple[int, ...]:
-    """Return the best greedy schedule, or the best uniform one where that is as good.
-
-    Each next chunk is the largest that is ready by the time the device could start it (for linear
-    costs ``c_{i+1} = (E_i + g - H_i - delta - F) / p``); where none is, the last size again. Sizes
-    grow where the device is the slower side, and shrink towards the end where the host is. First
-    chunks tried: eight to an octave, and the largest that hides behind ``device_free_ns``. Above
-    `optimal_schedule` by less than 0.5 % on average, 5 % at most, on the random steps of
-    tests/test_cost.py.
-    """
-    best = uniform_sizes(model, plateau(uniform(model)).best)
-    least = makespan(model, best)
-    firsts = {round(2 ** (i / 8)) for i in range(8 * model.nodes.bit_length())}
-    slack = int(np.searchsorted(model._ready, model.device_free_ns, side="right")) - 1
-    for first in sorted(firsts | {max(slack, 1)}):
-        sizes = _grow(model, first, least)
-        if sizes and (time := makespan(model, sizes)) * _TIE < least:
-            best, least = tuple(sizes), time
-    return best
-
-
-def _grow(model: ChunkModel, size: int, limit: float) -> list[int]:
-    bounds, device, host, ready = model._lists
-    each = np.arange(1, model.nodes + 1)
-    rate = float((model._host[1:] / each).min())  # no node costs the host less
-    begin, now, free, sizes = 0, 0.0, model.device_free_ns, list[int]()
-    while begin < model.nodes:
-        following, reached = bisect_right(bounds, begin), bisect_right(bounds, begin + size) - 1
-        end = bounds[max(following, reached)]
-        start = max(now + ready[end - begin], free)
-        device_end = start + device[-1] - device[begin] - model.in_graph_gap_ns
-        if max(device_end, now + rate * (model.nodes - begin)) > limit:
-            return []  # neither side can finish the rest in time
-        now += host[end - begin]
-        free = start + device[end] - device[begin] + model.cut_gap_ns
-        sizes.append(end - begin)
-        begin, size = end, bisect_right(ready, free - now) - 1 or size
-    return sizes
-
-
-def optimal_schedule(model: ChunkModel) -> tuple[int, ...]:
-    """Return the cheapest of all schedules: exact, for up to a few hundred allowed cuts.
-
-    A dynamic programme over boundaries. What comes after one depends only on when host and device
-    are free there, so of the ways to reach it only those are kept that no other beats in both, and
-    that could still beat the greedy schedule. Raises ValueError if the queue could fill up, since
-    then it depends on more.
-    """
-    device, bounds = model._device, model._lists[0]
-    if (model.queue_depth or model.nodes) < len(bounds) - 1:
-        raise ValueError("optimal_schedule needs a queue at least as deep as chunks are allowed")
-    limit = makespan(model, growing_schedule(model)) * _TIE + model.in_graph_gap_ns
-    at, parent = np.array([0]), np.array([-1])
-    host, free = np.array([0.0]), np.array([model.device_free_ns])
-    for cut in bounds[1:]:
-        start = np.maximum(host + model._ready[cut - at], free)
-        hosts, ends = host + model._host[cut - at], start + device[cut] - device[at]
-        kept = np.flatnonzero(start + device[-1] - device[at] <= limit)
-        kept = kept[np.lexsort((ends[kept], hosts[kept]))]
-        kept = kept[np.diff(np.minimum.accumulate(ends[kept]), prepend=np.inf) < 0]
-        at, parent = np.append(at, np.full(len(kept), cut)), np.append(parent, kept)
-        host, free = np.append(host, hosts[kept]), np.append(free, ends[kept] + model.cut_gap_ns)
-    path = [len(at) - 1]  # the last kept is the earliest end
-    while parent[path[-1]] >= 0:
-        path.append(int(parent[path[-1]]))
-    return tuple(np.diff(at[path[::-1]]).tolist())
-
-
-def closed_form(model: ChunkModel) -> tuple[float, float]:
-    """Return c* if the device is the slower side, and if the host is: to explain, not to choose.
-
-    With F and p the fixed part and mean slope of a(c) up to N, e the mean node with its gap: a cut
-    costs g', a node of the first chunk p unless it hides behind earlier work, so ``N g'/c + p c``
-    is least at ``max(sqrt(N g'/p), (E_0 - F)/p)``. Behind a slow host each chunk costs F and the
-    last does not hide, so ``N F/c + e c`` is least at ``sqrt(N F/e)``. Both within 1..N.
-    """
-    total, fixed = model.nodes, model.host.fixed_ns
-    p, e = float(model._host[-1] - fixed) / total, float(model._device[-1]) / total
-    device = host = math.inf
-    if p > 0:
-        device = max(math.sqrt(total * model.cut_gap_ns / p), (model.device_free_ns - fixed) / p)
-    if e > 0:
-        host = math.sqrt(total * fixed / e)
-    return min(max(device, 1.0), float(total)), min(max(host, 1.0), float(total))
 
 
 def per_launch_ns(model: ChunkModel, launch_ns: float, gap_ns: float) -> float:

@@ -8,24 +8,9 @@ waited. The causes of all pieces sum to the idle time exactly.
 import polars as pl
 
 from gaptrace import intervals
-from gaptrace.launches import call_names, calls_by_id
-from gaptrace.trace import CALL_PHASES, NAMES, SUBMITTING, Trace
-
-CAUSES = pl.Enum(
-    [
-        "unrecorded",
-        "profiler",
-        "device_queued",
-        "launch_call",
-        "graph_build",
-        "host_sync",
-        "api_other",
-        "host_code",
-    ]
-)
-
-#: Bounds of a host thread's timeline: beyond any time of a session, and far from overflow.
-_FOREVER = 2**62
+from gaptrace.launches import calls_by_id
+from gaptrace.timelines import FOREVER, named_cause, thread_timelines
+from gaptrace.trace import NAMES, Trace
 
 
 def device_gaps(trace: Trace) -> pl.DataFrame:
@@ -122,9 +107,9 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     the thread that launched that last op.
 
     Returns:
-        gap_id, device_id, start_ns, end_ns; cause: one of `CAUSES`; detail: the API call (see
-        `launches.call_names`), the phase of a graph build, `in capture` for host code between the
-        calls of one, or for device_queued what it waited behind (in_graph, between_graphs,
+        gap_id, device_id, start_ns, end_ns; cause: one of `timelines.CAUSES`; detail: the API call
+        (see `launches.call_names`), the phase of a graph build, `in capture` for host code between
+        the calls of one, or for device_queued what it waited behind (in_graph, between_graphs,
         between_ops, or cross_stream: another stream or an event); thread_id: T, null when
         unrecorded.
     """
@@ -137,11 +122,15 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     before = explained.select(*known, "start_ns", end_ns=launched)
     inside = explained.select(*known, "call_name", start_ns=launched, end_ns=returned)
     queued = explained.select(
-        *known, start_ns=returned, end_ns="end_ns", cause=_cause("device_queued"), detail="behind"
+        *known,
+        start_ns=returned,
+        end_ns="end_ns",
+        cause=named_cause("device_queued"),
+        detail="behind",
     )
     unrecorded = gaps.join(explained, on=["device_id", "start_ns"], how="anti").with_columns(
         thread_id=pl.lit(None, pl.Int64),
-        cause=_cause("unrecorded"),
+        cause=named_cause("unrecorded"),
         detail=pl.lit(None, NAMES),
     )
     timelines = thread_timelines(trace).join(
@@ -151,7 +140,7 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     # Inside the launch call only the recorder and the driver's own loading can be told apart.
     told_apart = (pl.col("cause") == "profiler") | pl.col("is_driver")
     inside = intervals.intersect(inside, timelines, ["thread_id"]).with_columns(
-        cause=pl.when(told_apart).then("cause").otherwise(_cause("launch_call")),
+        cause=pl.when(told_apart).then("cause").otherwise(named_cause("launch_call")),
         detail=pl.when(told_apart).then("detail").otherwise("call_name"),
     )
     columns = ["gap_id", "device_id", "start_ns", "end_ns", "cause", "detail", "thread_id"]
@@ -160,10 +149,6 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("end_ns") > pl.col("start_ns"))
         .sort("device_id", "start_ns")
     )
-
-
-def _cause(name: str) -> pl.Expr:
-    return pl.lit(name, CAUSES)
 
 
 def _explanations(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
@@ -187,8 +172,8 @@ def _explanations(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
         .join(trace.ops.select("call_id", previous_op_id="op_id"), on="previous_op_id")
         .join(calls, on="call_id", how="inner")
         .with_columns(
-            call_start_ns=pl.lit(_FOREVER, pl.Int64),
-            call_end_ns=pl.lit(_FOREVER, pl.Int64),
+            call_start_ns=pl.lit(FOREVER, pl.Int64),
+            call_end_ns=pl.lit(FOREVER, pl.Int64),
             behind=pl.lit(None, NAMES),
         )
     )
@@ -240,98 +225,6 @@ def _ops_after_event_waits(trace: Trace) -> pl.Series:
     )
     since = pl.col("_earlier").is_null() | (pl.col("_wait") > pl.col("_earlier"))
     return found.filter(pl.col("_wait").is_not_null() & since)["op_id"]
-
-
-def thread_timelines(trace: Trace) -> pl.DataFrame:
-    """Say for every host thread with CUDA calls what it does at every time, without overlaps.
-
-    Layers, the upper one winning: the recorder's own overhead; loading and compiling by the driver;
-    the outermost API call; and `host_code` where there is no row at all.
-
-    Returns:
-        thread_id, start_ns, end_ns, cause, detail; is_driver: the second layer.
-    """
-    key = ["thread_id"]
-    overhead = trace.overhead.filter(pl.col("thread_id").is_not_null())
-    recorder = intervals.merge(overhead.filter(pl.col("kind") == "profiler"), key)
-    driver = intervals.subtract(
-        intervals.disjoint(
-            overhead.filter(pl.col("kind") == "driver").select(
-                "thread_id", "start_ns", "end_ns", detail="name"
-            ),
-            key,
-        ),
-        recorder,
-        key,
-    )
-    upper = pl.concat([recorder, driver.drop("detail")])
-    calls = intervals.subtract(intervals.disjoint(_calls(trace), key), upper, key)
-    layers = pl.concat(
-        [
-            recorder.with_columns(cause=_cause("profiler"), is_driver=pl.lit(False)),
-            driver.with_columns(
-                pl.col("detail").cast(NAMES),
-                cause=_cause("api_other"),
-                is_driver=pl.lit(True),
-            ),
-            calls.with_columns(is_driver=pl.lit(False)),
-        ],
-        how="diagonal",
-    )
-    whole = (
-        trace.api.select("thread_id")
-        .unique()
-        .drop_nulls()
-        .with_columns(start_ns=pl.lit(-_FOREVER, pl.Int64), end_ns=pl.lit(_FOREVER, pl.Int64))
-    )
-    host = intervals.subtract(whole, layers.select("thread_id", "start_ns", "end_ns"), key)
-    # Code that runs between the calls of a capture runs in order to build a graph.
-    captures = capture_spans(trace.api).select("thread_id", "start_ns", "end_ns")
-    host = pl.concat(
-        [
-            intervals.intersect(host, captures, key).with_columns(detail=pl.lit("in capture")),
-            intervals.subtract(host, captures, key).with_columns(detail=pl.lit(None, pl.String)),
-        ]
-    ).with_columns(pl.col("detail").cast(NAMES), cause=_cause("host_code"), is_driver=pl.lit(False))
-    return pl.concat([layers, host], how="diagonal").sort("thread_id", "start_ns")
-
-
-def _calls(trace: Trace) -> pl.DataFrame:
-    """API calls with the cause and detail that they stand for while no launch is under way."""
-    is_build = (pl.col("kind") == "graph_build") | pl.col("capture_id").is_not_null()
-    phase = pl.coalesce("phase", pl.lit("capture", CALL_PHASES))
-    named = trace.api.with_columns(call_name=call_names(trace))
-    return named.filter(pl.col("thread_id").is_not_null()).select(
-        "thread_id",
-        "start_ns",
-        "end_ns",
-        cause=pl.when(is_build)
-        .then(_cause("graph_build"))
-        .when(pl.col("kind").is_in(["wait", "blocking_copy"]))
-        .then(_cause("host_sync"))
-        .otherwise(_cause("api_other")),
-        detail=pl.when(is_build).then(phase.cast(NAMES)).otherwise("call_name"),
-    )
-
-
-def capture_spans(api: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of every stream capture on its thread, from begin call to end call.
-
-    Returns:
-        thread_id, start_ns, end_ns; launches: launch calls inside, each of which adds a node.
-        Disjoint per thread.
-    """
-    return (
-        api.filter(pl.col("capture_id").is_not_null() & pl.col("thread_id").is_not_null())
-        .group_by("thread_id", "capture_id", maintain_order=True)
-        .agg(
-            pl.col("start_ns").min(),
-            pl.col("end_ns").max(),
-            launches=pl.col("kind").is_in(SUBMITTING).sum().cast(pl.Int64),
-        )
-        .drop("capture_id")
-        .sort("start_ns")
-    )
 
 
 def causes(pieces: pl.DataFrame, by: list[str]) -> pl.DataFrame:

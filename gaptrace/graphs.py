@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from gaptrace.gaps import capture_spans
 from gaptrace.launches import calls_by_id
 from gaptrace.quantiles import quantiles
+from gaptrace.timelines import capture_spans
 from gaptrace.trace import Trace
 
 _STREAM = ["process_id", "device_id", "context_id", "stream_id"]
@@ -27,42 +27,22 @@ def graph_executions(trace: Trace) -> pl.DataFrame:
         before this execution, null for the first on its stream and where executions overlap;
         gap_kind: queued, starved, or null without a gap or a launch call.
     """
-    device_free = pl.col("end_ns").cum_max().shift(1).over("device_id")
-    ops = (
-        trace.ops.with_columns(_device_free=device_free)
-        .filter(pl.col("graph_exec_id").is_not_null())
-        .with_columns(_launch=pl.coalesce("correlation_id", -1 - pl.col("op_id")))
-    )
     ended_before = pl.col("end_ns").cum_max().shift(1).over(_STREAM)
     gap = pl.col("start_ns") - pl.col("_ended_before")
+    found_idle = pl.col("call_start_ns") >= pl.col("_device_free")
     return (
-        ops.group_by("process_id", "_launch", maintain_order=True)
-        .agg(
-            pl.col("graph_exec_id", "device_id", "context_id", "stream_id").first(),
-            pl.col("correlation_id", "_device_free").first(),
-            pl.col("start_ns").min(),
-            pl.col("end_ns").max(),
-            pl.col("call_id").first(),
-            op_count=pl.len().cast(pl.Int64),
-        )
-        .sort("start_ns", maintain_order=True)
+        _joined_ops(trace)
         .join(calls_by_id(trace), on="call_id", how="left", maintain_order="left")
         .with_columns(_ended_before=ended_before)
         .with_columns(
             gap_ns=pl.when(gap >= 0).then(gap),
             api_ns=pl.col("call_end_ns") - pl.col("call_start_ns"),
             lead_ns=pl.col("start_ns") - pl.col("call_end_ns"),
-            exposed_latency_ns=pl.when(pl.col("call_start_ns") >= pl.col("_device_free")).then(
+            exposed_latency_ns=pl.when(found_idle).then(
                 pl.col("start_ns") - pl.col("call_start_ns")
             ),
         )
-        .with_columns(
-            gap_kind=pl.when(pl.col("gap_ns").is_null() | pl.col("call_id").is_null())
-            .then(None)
-            .when(pl.col("call_end_ns") <= pl.col("_ended_before"))
-            .then(pl.lit("queued"))
-            .otherwise(pl.lit("starved"))
-        )
+        .with_columns(gap_kind=_gap_kind())
         .select(
             "graph_exec_id",
             *_STREAM,
@@ -79,6 +59,36 @@ def graph_executions(trace: Trace) -> pl.DataFrame:
             "gap_ns",
             "gap_kind",
         )
+    )
+
+
+def _joined_ops(trace: Trace) -> pl.DataFrame:
+    """The ops of each graph execution as one row; _device_free: when the device had no other op."""
+    device_free = pl.col("end_ns").cum_max().shift(1).over("device_id")
+    return (
+        trace.ops.with_columns(_device_free=device_free)
+        .filter(pl.col("graph_exec_id").is_not_null())
+        .with_columns(_launch=pl.coalesce("correlation_id", -1 - pl.col("op_id")))
+        .group_by("process_id", "_launch", maintain_order=True)
+        .agg(
+            pl.col("graph_exec_id", "device_id", "context_id", "stream_id").first(),
+            pl.col("correlation_id", "_device_free").first(),
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("call_id").first(),
+            op_count=pl.len().cast(pl.Int64),
+        )
+        .sort("start_ns", maintain_order=True)
+    )
+
+
+def _gap_kind() -> pl.Expr:
+    return (
+        pl.when(pl.col("gap_ns").is_null() | pl.col("call_id").is_null())
+        .then(None)
+        .when(pl.col("call_end_ns") <= pl.col("_ended_before"))
+        .then(pl.lit("queued"))
+        .otherwise(pl.lit("starved"))
     )
 
 

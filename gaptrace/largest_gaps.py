@@ -32,36 +32,17 @@ def largest_gaps(
         .head(count)
         .with_row_index("_rank")
     )
-    blamed = (
-        pieces.join(longest.select("gap_id"), on="gap_id", how="semi")
-        .group_by("gap_id", "cause", "detail", maintain_order=True)
-        .agg(cause_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
-        .sort("cause_ns", descending=True, maintain_order=True)
-        .unique("gap_id", keep="first", maintain_order=True)
-    )
+    previous = names.select(previous_op_id="op_id", previous_op="name")
+    following = names.select("call_id", next_op_id="op_id", next_op="name")
     calls = calls_by_id(trace).select("call_id", "call_name", "call_start_ns", "thread_id")
     found = (
-        longest.join(
-            names.select(previous_op_id="op_id", previous_op="name"),
-            on="previous_op_id",
-            how="left",
-        )
-        .join(
-            names.select("call_id", next_op_id="op_id", next_op="name"), on="next_op_id", how="left"
-        )
+        longest.join(previous, on="previous_op_id", how="left")
+        .join(following, on="next_op_id", how="left")
         .join(calls, on="call_id", how="left")
-        .join(blamed, on="gap_id", how="left")
-    )
-    open_then = (
-        found.select("_rank", "thread_id", "call_start_ns")
-        .join(tree.rename({"start_ns": "_begin", "end_ns": "_end"}), on="thread_id", how="inner")
-        .filter(pl.col("call_start_ns").is_between("_begin", "_end", closed="left"))
-        .sort("_begin", "depth")
-        .unique("_rank", keep="last", maintain_order=True)
-        .select("_rank", range="path")
+        .join(_main_cause(longest, pieces), on="gap_id", how="left")
     )
     return (
-        found.join(open_then, on="_rank", how="left")
+        found.join(_open_range(found, tree), on="_rank", how="left")
         .sort("_rank")
         .with_columns(pl.col("previous_op", "next_op").cast(pl.String))
         .select(
@@ -78,4 +59,27 @@ def largest_gaps(
             "thread_id",
             "range",
         )
+    )
+
+
+def _main_cause(longest: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
+    """gap_id, cause, detail, cause_ns: what holds most of each gap."""
+    return (
+        pieces.join(longest.select("gap_id"), on="gap_id", how="semi")
+        .group_by("gap_id", "cause", "detail", maintain_order=True)
+        .agg(cause_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        .sort("cause_ns", descending=True, maintain_order=True)
+        .unique("gap_id", keep="first", maintain_order=True)
+    )
+
+
+def _open_range(found: pl.DataFrame, tree: pl.DataFrame) -> pl.DataFrame:
+    """_rank, range: the innermost range open on the launching thread as its call began."""
+    return (
+        found.select("_rank", "thread_id", "call_start_ns")
+        .join(tree.rename({"start_ns": "_begin", "end_ns": "_end"}), on="thread_id", how="inner")
+        .filter(pl.col("call_start_ns").is_between("_begin", "_end", closed="left"))
+        .sort("_begin", "depth")
+        .unique("_rank", keep="last", maintain_order=True)
+        .select("_rank", range="path")
     )

@@ -13,9 +13,11 @@ from typing import Literal
 
 import polars as pl
 
-from gaptrace.cost import ChunkModel, HostCost, plateau, uniform
+from gaptrace.cost import ChunkModel, HostCost
+from gaptrace.graph_step import GraphStep, largest_step
 from gaptrace.graph_use import PER_LAUNCH, GraphUse
 from gaptrace.graphs import graph_nodes
+from gaptrace.schedules import plateau, uniform
 from gaptrace.trace import Trace, TraceWarning
 
 Regime = Literal["replay", "update", "instantiate"]
@@ -128,7 +130,7 @@ def recommend(
     if executions.is_empty():
         return _without_graphs(idle, span_ns)
     waiting = _idle_before_graphs(trace, gaps, idle)
-    step = _step(trace, executions)
+    step = largest_step(trace, executions)
     cap_ns = _sum(waiting, _SIZE_MATTERS)
     base = Recommendation(
         "needs_calibration",
@@ -155,57 +157,6 @@ def recommend(
     return replace(base, verdict="not_a_chunk_problem", cause=cause)
 
 
-@dataclass(frozen=True)
-class _Step:
-    """The chain of graph executions that takes most of the device's time.
-
-    A chain is one starved graph execution and the queued ones after it: what the host launched
-    without pausing. Times are medians over the chains alike.
-    """
-
-    nodes: int | None
-    graphs: int
-    chains: int
-    device_ns: float
-    launch_api_ns: float
-    exposed_latency_ns: float | None
-    queued_gap_ns: float | None
-
-
-def _step(trace: Trace, executions: pl.DataFrame) -> _Step:
-    stream = ["process_id", "device_id", "context_id", "stream_id"]
-    opens = (pl.col("gap_kind") != "queued").fill_null(True)
-    chains = (
-        executions.join(graph_nodes(trace), on=["process_id", "graph_exec_id"], how="left")
-        .with_columns(_chain=opens.cum_sum().over(stream))
-        .group_by(*stream, "_chain", maintain_order=True)
-        .agg(
-            graphs=pl.len(),
-            nodes=pl.when(pl.col("nodes").is_not_null().all()).then(pl.col("nodes").sum()),
-            device_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
-            launch_api_ns=pl.col("api_ns").sum(),
-            exposed_ns=(pl.col("start_ns") - pl.col("call_start_ns")).first(),
-            gap_ns=pl.col("gap_ns").slice(1).median(),
-        )
-    )
-    alike = ["graphs", "nodes"]
-    kinds = chains.group_by(alike, maintain_order=True).agg(
-        pl.len().alias("chains"),
-        pl.col("device_ns").sum().alias("total_ns"),
-        pl.col("device_ns", "launch_api_ns", "exposed_ns", "gap_ns").median(),
-    )
-    row = kinds.sort("total_ns", descending=True).row(0, named=True)
-    return _Step(
-        nodes=row["nodes"],
-        graphs=row["graphs"],
-        chains=row["chains"],
-        device_ns=row["device_ns"],
-        launch_api_ns=row["launch_api_ns"] or 0.0,
-        exposed_latency_ns=row["exposed_ns"],
-        queued_gap_ns=row["gap_ns"],
-    )
-
-
 def _regime(rebuilds: pl.DataFrame) -> Regime:
     launches, instantiated, updated = (
         int(rebuilds[name].sum()) for name in ("launches", "instantiated", "updated")
@@ -216,7 +167,7 @@ def _regime(rebuilds: pl.DataFrame) -> Regime:
     return "update" if updated >= often else "replay"
 
 
-def _weigh(step: _Step, base: Recommendation) -> Recommendation:
+def _weigh(step: GraphStep, base: Recommendation) -> Recommendation:
     """Chunks or one graph: said only if launch costs at both ends of what is possible agree."""
     if step.nodes is None:
         return replace(base, cause="nodes")
@@ -292,7 +243,7 @@ def _sum(idle: pl.DataFrame, which: pl.Expr) -> int:
     return int((chosen["end_ns"] - chosen["start_ns"]).sum())
 
 
-def _inputs(step: _Step, executions: pl.DataFrame, evidence: str) -> tuple[Parameter, ...]:
+def _inputs(step: GraphStep, executions: pl.DataFrame, evidence: str) -> tuple[Parameter, ...]:
     queued = executions.filter(pl.col("gap_kind") == "queued").height
     values = (
         ("nodes", step.nodes, step.chains),

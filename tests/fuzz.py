@@ -1,5 +1,7 @@
 """Broken exports by the thousand: each is analysed or refused in one line, and never touched.
 
+Each goes to `analyze`, and to `recommend` or `redact`, whose copy must be whole or not there.
+
     python tests/fuzz.py --count 10000 --seed 1
 
 prints how many cases ended how, then every case that failed; `--show SEED` writes one case into
@@ -23,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import click
 from fuzz_breaks import BREAKS as ROW_AND_TABLE_BREAKS
@@ -61,10 +64,10 @@ def make(folder: Path, seed: int, only: str | None = None) -> tuple[Path, list[s
 
 
 def outcome(folder: Path, seed: int, only: str | None = None) -> str:
-    """Analyse case `seed`, made in an empty folder; return how it ended.
+    """Give case `seed`, made in an empty folder, to the commands; return how they ended.
 
     Raises:
-        Broken: it ended in another way than with a sound answer or one clear line.
+        Broken: one ended in another way than with a sound answer or one clear line.
     """
     path, story, rng = make(folder, seed, only)
     try:
@@ -72,9 +75,9 @@ def outcome(folder: Path, seed: int, only: str | None = None) -> str:
             name = only or rng.choice(sorted(DISTURBANCES))
             story.append(name)
             with _disturbed(rng, path, name):
-                return f"{name}: {answers(path)}"
+                return f"{name}: {_answers(rng, path, changing=True)}"
         before = _contents(folder)
-        ended = answers(path)
+        ended = _answers(rng, path)
         if _contents(folder) != before:
             raise Broken("the file or its folder changed")
         return ended
@@ -99,55 +102,92 @@ def _disturbed(rng: random.Random, path: Path, name: str) -> Iterator[None]:
         writer.join()
 
 
-def answers(path: Path) -> str:
-    """Analyse a file, as text and as JSON; return how both ended."""
-    text, as_json = _answer(path), _answer(path, "--json")
-    return text if text == as_json else f"{text}, then {as_json}"
+def _answers(rng: random.Random, path: Path, changing: bool = False) -> str:
+    """Analyse a file, and do one thing more with it; return how both ended."""
+    analysed = answer("analyze", path, *rng.choice([(), ("--json",)]))
+    if rng.random() < 0.5:
+        more = answer("recommend", path, *rng.choice([(), ("--json",)]))
+    else:
+        window = rng.choice([(), (), ("--from", "15us", "--to", "45us"), ("--range", "step")])
+        more = copied(path, *window, changing=changing)
+    return ", then ".join(dict.fromkeys([analysed, more]))
 
 
-def _answer(path: Path, *options: str) -> str:
-    """Return `analysed`, or the start of the error."""
+def copied(path: Path, *window: str, changing: bool = False) -> str:
+    """Redact a file; return how that ended, after a look at what it left.
+
+    Args:
+        path: the file.
+        window: options for a part of it.
+        changing: it is written to meanwhile, so that a copy may well have other figures.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy.sqlite"
+        try:
+            ended = answer("redact", path, "-o", str(copy), *window)
+        except Broken as error:
+            start = f"gaptrace: error: {copy}: not written, since "
+            if not (start in str(error) and (changing or "the window alone" in str(error))):
+                raise
+            ended = "not written"
+        left = sorted(entry.name for entry in Path(folder).iterdir())
+        if left != ["copy.sqlite"] * (ended == "done"):
+            raise Broken(f"redact: {ended}, and it left {left}")
+        return ended
+
+
+def answer(command: str, path: Path, *options: str) -> str:
+    """Run a command on a file; return `done`, or the start of the error.
+
+    Raises:
+        Broken: it ended neither with an answer nor with one line about the file.
+    """
     out, err = io.StringIO(), io.StringIO()
     try:
         with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
             warnings.simplefilter("error")
-            status = main(["analyze", str(path), *options])
+            status = main([command, str(path), *options])
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a panic of polars is no Exception
-        raise Broken("".join(traceback.format_exception(error)[-4:])) from error
+        raise Broken(f"{command}: {''.join(traceback.format_exception(error)[-4:])}") from error
     out_text, err_text = out.getvalue(), err.getvalue()
     if status == 0:
         if err_text or not out_text:
-            raise Broken(f"status 0 with stderr {err_text!r} and {len(out_text)} characters")
-        if options:
-            _check_sums(out_text)
-        return "analysed"
+            raise Broken(f"{command}: status 0, {len(out_text)} characters, stderr {err_text!r}")
+        if "--json" in options:
+            _check_json(command, out_text)
+        return "done"
     start = f"gaptrace: error: {path}: "
     if status != 1 or out_text or not err_text.startswith(start):
-        raise Broken(f"status {status}, stdout {out_text!r}, stderr {err_text!r}")
+        raise Broken(f"{command}: status {status}, stdout {out_text!r}, stderr {err_text}")
     if len(err_text.splitlines()) != 1 or not err_text.endswith("\n"):
-        raise Broken(f"not one line: {err_text!r}")
+        raise Broken(f"{command}: not one line: {err_text!r}")
     words = err_text.removeprefix(start).replace(";", " ").split()
     return " ".join(word for word in words if word.islower())[:24]
 
 
-def _check_sums(text: str) -> None:
+def _check_json(command: str, text: str) -> None:
     def no_constant(name: str) -> float:
         raise Broken(f"{name} is no JSON")
 
-    answer = json.loads(text, parse_constant=no_constant)
-    for row in answer["devices"]:
+    found = json.loads(text, parse_constant=no_constant)
+    _check_numbers(found)
+    if command == "analyze":
+        _check_sums(found)
+
+
+def _check_sums(found: dict[str, Any]) -> None:
+    for row in found["devices"]:
         if row["busy_ns"] + row["idle_ns"] != row["span_ns"]:
             raise Broken(f"busy and idle are not the span: {row}")
         if sum(piece["idle_ns"] for piece in row["cause_details"]) != row["idle_ns"]:
             raise Broken(f"details are not the idle time: {row}")
-    for row in answer["devices"] + answer["ranges"]:
+    for row in found["devices"] + found["ranges"]:
         if min(row["span_ns"], row["busy_ns"], row["idle_ns"], *row["causes"].values()) < 0:
             raise Broken(f"less than nothing: {row}")
         if sum(row["causes"].values()) != row["idle_ns"]:
             raise Broken(f"causes are not the idle time: {row}")
-    _check_numbers(answer)
 
 
 def _check_numbers(value: object) -> None:

@@ -149,6 +149,7 @@ def odd_times(rng: random.Random, columns: list[str], rows: list[Row]) -> str:
         return "no times"
     start, end = columns.index("start"), columns.index("end")
     how = rng.choice(["reversed", "empty", "together", "huge", "overlapping", "zero", "shifted"])
+    how = rng.choice([how, how, how, how, "days"])
     shift = rng.choice([2**60, 2**61 - 10**6, -(2**61), -(10**5)])
     for row in rows:
         if how in ("together", "shifted") or rng.random() < 0.5:
@@ -158,6 +159,7 @@ def odd_times(rng: random.Random, columns: list[str], rows: list[Row]) -> str:
                 "empty": (begin, begin),
                 "together": (1_000, 1_000),
                 "huge": (rng.choice([-(2**61), 0, begin]), rng.choice([2**61, stop])),
+                "days": (begin - 2**49, stop + 2**49),
                 "overlapping": (begin, stop + 10**6),
                 "zero": (0, 0),
                 "shifted": (begin + shift, stop + shift),
@@ -289,11 +291,18 @@ def another_kind_ofany_table(rng: random.Random, db: sqlite3.Connection, table: 
         db.execute(f"CREATE VIRTUAL TABLE {quote(table)} USING rtree(id, start, end)")
         return f"{table}: {kind}"
     elif kind == "generated":
-        made = rng.choice(columns)
-        rest = ", ".join(quote(name) for name in columns if name != made)
-        stored = f"{quote(made)} AS (7) {rng.choice(['STORED', 'VIRTUAL'])}"
-        db.execute(f"CREATE TABLE {quote(table)} ({rest or 'x'}, {stored})")
-        return f"{table}: {kind} {made}"
+        at = rng.randrange(len(columns))
+        plain, other = [name for name in columns if name != columns[at]], quote(rng.choice(columns))
+        value = rng.choice(
+            ["7", f"{other} + 10", f"hex({other})", "NULL", "1.5", "json('[')", "-1"]
+        )
+        stored = rng.choice(["STORED", "VIRTUAL"])
+        ddl = ", ".join([*map(quote, plain), f"{quote(columns[at])} AS ({value}) {stored}"])
+        db.execute(f"CREATE TABLE {quote(table)} ({ddl})")
+        for row in rows:
+            del row[at]
+        names, marks = ", ".join(map(quote, plain)), ", ".join("?" * len(plain))
+        kind = f"generated {columns[at]} AS {value}"
     elif kind == "STRICT":
         typed = ", ".join(quote(name) + " ANY" for name in columns)
         db.execute(f"CREATE TABLE {quote(table)} ({typed}) STRICT")

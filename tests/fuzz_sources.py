@@ -38,7 +38,10 @@ LAUNCH, GRAPH_LAUNCH = "cudaLaunchKernel_v7000", "cudaGraphLaunch_v10000"
 
 
 def _rows(granularity: str) -> dict[str, list[Row]]:
-    """Two processes, two devices, eight steps of two launches, a copy and a graph."""
+    """Two processes, two devices, eight steps of two launches, a copy and a graph.
+
+    In schemas that have the columns, the devices are MIG slices, and copies run in a green context.
+    """
     calls, kernels, copies, graphs, ranges = [], [], [], [], []
     for step in range(8):
         at, first = 10_000 * step, 10 * step + 1
@@ -53,7 +56,8 @@ def _rows(granularity: str) -> dict[str, list[Row]]:
             api("cudaStreamSynchronize_v3020", at + 900, at + 5_000, correlation=first + 3),
         ]
         kernels.append(kernel(at + 500, at + 1_500, correlation=first, **where))
-        copies.append(memcpy(at + 1_600, at + 1_800, correlation=first + 1, srcKind=1, **where))
+        green = {"srcKind": 1, "greenContextId": 4}
+        copies.append(memcpy(at + 1_600, at + 1_800, correlation=first + 1, **green, **where))
         if granularity == "graph":
             graphs.append(graph_trace(at + 2_000, at + 4_500, correlation=first + 2, **where))
         else:
@@ -88,7 +92,11 @@ def _rows(granularity: str) -> dict[str, list[Row]]:
         "node_events": [node_made(25, 2 * 2**32 + 1)],
         "diagnostics": [diagnostic("Buffers were lost")],
         "gpus": [gpu(0), gpu(1)],
-        "cuda_devices": [cuda_device(i, i, pid) for i in (0, 1) for pid in (100, 101)],
+        "cuda_devices": [
+            cuda_device(i, i, pid) | {"uuid": f"MIG-{i}{pid}", "numMultiprocessors": 60}
+            for i in (0, 1)
+            for pid in (100, 101)
+        ],
         "capture": [named("PROCESS_0:ENVIRONMENT_VARIABLE", 'HF_TOKEN="of ten and more"')],
     }
 

@@ -302,6 +302,15 @@ def test_a_view_without_end_in_place_of_a_table(one_kernel, refusal):
     assert refusal(one_kernel).startswith("CUPTI_ACTIVITY_KIND_KERNEL is a view")
 
 
+def test_a_copy_of_a_file_with_a_view_without_end(one_kernel, tmp_path):
+    endless = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS contextId"
+    )
+    for view in ("TARGET_INFO_CUDA_STREAM", "mine"):
+        changed(one_kernel, f"CREATE VIEW {view} AS {endless} FROM n")
+    assert main(["redact", str(one_kernel), "-o", str(tmp_path / "copy.sqlite")]) == 0
+
+
 def test_views_that_no_question_concerns(one_kernel):
     changed(one_kernel, "CREATE VIEW mine AS SELECT * FROM nowhere")
     assert main(["analyze", str(one_kernel)]) == 0
@@ -337,6 +346,13 @@ def test_columns_that_sqlite_computes(one_kernel, tmp_path, capsys, command, kin
     )
     assert command == "analyze" or read(copy).ops.equals(sound)
     assert capsys.readouterr().err == ""
+
+
+def test_a_copy_of_a_file_whose_duration_is_text(one_kernel, tmp_path, capsys):
+    changed(one_kernel, "UPDATE ANALYSIS_DETAILS SET duration = 'soon'")
+    copy = tmp_path / "copy.sqlite"
+    assert main(["redact", str(one_kernel), "-o", str(copy)]) == 0
+    assert read(copy).meta.duration_ns is None
 
 
 def test_strings_that_are_null(one_kernel):
@@ -396,7 +412,7 @@ def test_the_longest_span_there_is(tmp_path, capsys):
     assert (device["span_ns"], device["idle_ns"]) == (2**51, 2**51 - 15)
 
 
-@pytest.mark.parametrize("shift", [0, 17 * 10**17, -(2**61), 2**63 - 2**51])
+@pytest.mark.parametrize("shift", [0, 17 * 10**17, -(2**61), 2**61 - 2**51])
 def test_times_of_another_clock_are_left_out_and_counted(tmp_path, shift):
     boot = shift + 2**50 + 2000
     path = export(
@@ -418,6 +434,11 @@ def test_times_of_another_clock_are_left_out_and_counted(tmp_path, shift):
         "1 of 1 overhead rows",
         "1 of 2 rows of",
     ]
+
+
+def test_work_at_no_time_at_all(tmp_path, refusal):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(2**62, 2**62 + 5), kernel(0, 0)])
+    assert refusal(path).startswith("2 of 2 device rows have no, reversed or impossible times")
 
 
 def test_spans_whose_sum_is_no_64_bit_number(tmp_path, refusal):

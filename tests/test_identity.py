@@ -58,6 +58,30 @@ def behind(trace: Trace) -> list[tuple[str, str, int]]:
     return found.select("cause", pl.col("detail").cast(pl.String), "idle_ns").rows()
 
 
+# Streams: numbers repeat in every process, device and context
+
+
+@pytest.mark.parametrize("where", [{"pid": 200}, {"device": 1}, {"context": 2}])
+def test_equal_numbers_elsewhere_are_other_streams(load, where):
+    places = [cuda_device(i, i, pid) for pid in (100, 200) for i in (0, 1)]
+    there = {"pid": 100, "device": 0, "context": 1} | where
+    trace = load(
+        api=[
+            api(GRAPH_LAUNCH, i, i + 1, correlation=i + 1, pid=(100, there["pid"])[i % 2])
+            for i in range(4)
+        ],
+        graph_traces=[
+            graph_trace(100 * i, 100 * i + 10, correlation=i + 1, **(there if i % 2 else {}))
+            for i in range(4)
+        ],
+        gpus=[gpu(0), gpu(1)],
+        cuda_devices=places,
+    )
+    assert streams(trace) == 2
+    executions = graph_executions(trace).sort("start_ns")
+    assert executions["gap_ns"].to_list() == [None, None, 190, 190]
+
+
 # MIG: slices of one GPU
 
 

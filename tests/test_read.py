@@ -10,6 +10,7 @@ import pytest
 from export_schema import SCHEMAS
 from exports import (
     DTOH,
+    NONE,
     UM_DTOH,
     UM_HTOD,
     api,
@@ -29,6 +30,7 @@ from exports import (
 )
 
 from gaptrace.errors import NotRecordedError, TraceFormatError
+from gaptrace.gaps import device_gaps
 from gaptrace.read import read
 from gaptrace.trace import API, DEVICES, GRAPH_EVENTS, NVTX, OPS, OVERHEAD, Trace
 
@@ -159,9 +161,23 @@ def test_all_kinds_of_work_become_ops_in_order_of_time(load):
     ]
 
 
-def test_synchronization_rows_are_not_device_work(load):
-    trace = load(kernels=[kernel(90, 95)], sync=[sync(0, 100)])
+def test_work_of_the_decompression_engine_is_device_work(tmp_path):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(0, 10), kernel(30, 40)])
+    table = "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS"  # since 2026
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"CREATE TABLE {table} (start, end, deviceId, streamId, globalPid)")
+        db.execute(f"INSERT INTO {table} VALUES (5, 25, 0, 8, ?)", [global_id(100)])
+        db.commit()
+    trace = read(path)
+    assert rows(trace.ops, "start_ns", "kind")[1] == (5, "decompress")
+    assert device_gaps(trace).select("start_ns", "end_ns").rows() == [(25, 30)]
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4])
+def test_synchronization_rows_of_any_number_are_not_device_work(load, kind):
+    trace = load(kernels=[kernel(90, 95)], sync=[sync(0, 100, kind=kind, stream=NONE)])
     assert rows(trace.ops, "start_ns", "end_ns") == [(90, 95)]
+    assert trace.event_waits.is_empty()
 
 
 def test_overlap_on_one_stream_is_kept_as_it_was(load):
@@ -189,6 +205,16 @@ def test_work_of_no_length_is_kept(load):
 def test_times_before_the_session_and_after_its_duration_are_kept(load):
     trace = load(kernels=[kernel(-20, -10), kernel(95, 120)], duration=100)
     assert rows(trace.ops, "start_ns", "end_ns") == [(-20, -10), (95, 120)]
+    assert trace.meta.duration_ns == 100
+
+
+def test_start_and_stop_of_the_session_are_of_another_clock(tmp_path):
+    path = export(tmp_path / "t.sqlite", kernels=[kernel(10, 20), kernel(90, 95)], duration=100)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE ANALYSIS_DETAILS SET startTime = 1571168225420775, stopTime = 1")
+        db.commit()
+    trace = read(path)
+    assert rows(trace.ops, "start_ns", "end_ns") == [(10, 20), (90, 95)]
     assert trace.meta.duration_ns == 100
 
 

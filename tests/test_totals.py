@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from gaptrace.gaps import CAUSES
+from gaptrace.timelines import CAUSES
 from gaptrace.totals import DeviceTotals, over_details, over_devices
 
 

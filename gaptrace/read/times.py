@@ -11,6 +11,9 @@ from gaptrace.trace import Trace, TraceWarning
 #: Nothing recorded is further than this from the middle of the device work: 13 days. Recordings
 #: last minutes; stamps of another clock (time since boot, since 1970) and unset ones are further.
 FURTHEST_NS = 2**50
+#: No time is beyond, so that there is room for "forever": it is 73 years from the session's start,
+#: or the year 2043 where times count from 1970.
+LAST_NS = 2**61
 #: What all durations of a trace may add up to. No figure sums more, and 64 bits hold twice as much.
 MOST_NS = 2**62
 
@@ -22,16 +25,16 @@ def was_recorded() -> pl.Expr:
 
 def middle(rows: pl.DataFrame) -> int | None:
     """Return the median start of device rows with start_ns and end_ns; None if there are none."""
-    starts = rows.filter(was_recorded() & (pl.col("end_ns") >= pl.col("start_ns")))["start_ns"]
-    found = starts.quantile(0.5, interpolation="lower")
+    sound = was_recorded() & has_sound_times(None)
+    found = rows.filter(sound)["start_ns"].quantile(0.5, interpolation="lower")
     return None if found is None else int(found)
 
 
 def is_near(column: str, around: int | None) -> pl.Expr:
     """Say whether a time is near enough to the middle of the device work, if there is any."""
-    if around is None:
-        return pl.col(column).is_not_null()
-    lowest, highest = max(around - FURTHEST_NS, -(2**63)), min(around + FURTHEST_NS, 2**63 - 1)
+    lowest, highest = -LAST_NS, LAST_NS
+    if around is not None:
+        lowest, highest = max(around - FURTHEST_NS, lowest), min(around + FURTHEST_NS, highest)
     return pl.col(column).is_between(lowest, highest)
 
 

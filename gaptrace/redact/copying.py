@@ -96,7 +96,7 @@ def write_copy(
                 f"{target.parent}: cannot write the copy there ({reason})"
             ) from error
         raise TraceFormatError(
-            f"{source}: damaged or incomplete SQLite file ({error}); "
+            f"{source}: damaged or incomplete SQLite file ({' '.join(str(error).split())}); "
             "copy it again, or export the report again with nsys export --type sqlite"
         ) from error
 
@@ -106,11 +106,12 @@ def _uri(path: Path, mode: str) -> str:
 
 
 def _tables(db: sqlite3.Connection) -> dict[str, dict[str, str]]:
-    """Return {table: {column: its declaration}}."""
-    names = db.execute("SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view')")
+    """Return {table: {column: its type}}."""
+    # No exporter writes views, and the rows of one may have no end.
+    names = db.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")
     return {
         name: {
-            row[1]: f"{row[2] if row[2] in _TYPES else ''}{' NOT NULL' * row[3]}"
+            row[1]: row[2] if row[2] in _TYPES else ""
             # table_info lists no generated columns; kind 1 is what a virtual table hides.
             for row in db.execute(f"PRAGMA main.table_xinfo({_quoted(name)})")
             if row[6] != 1
@@ -206,20 +207,20 @@ def _fill(
     """Create a table of the copy and fill it; one that gets no rows is not there."""
     declared = ", ".join(f"{column} {kind}" for column, kind in columns.items())
     db.execute(f"CREATE TABLE copy.{table} ({declared})")
-    values = ", ".join(_value(table, column, kind) for column, kind in columns.items())
+    values = ", ".join(_value(table, column) for column in columns)
     filled = db.execute(f"INSERT INTO copy.{table} SELECT {values} FROM {rows}", _times(window))
     if filled.rowcount == 0:
         db.execute(f"DROP TABLE copy.{table}")
     return filled.rowcount
 
 
-def _value(table: str, column: str, kind: str) -> str:
+def _value(table: str, column: str) -> str:
     """Return the SQL for what is written of a column."""
     if column in TEXTS.get(table, "").split():
         return f'hide(CAST("{column}" AS BLOB))'
     if column in NUMBERED.get(table, "").split():
         return f'numbered(CAST("{column}" AS BLOB))'
-    return _number(column, kind)
+    return _number(column)
 
 
 class _Numbers:
@@ -234,12 +235,9 @@ class _Numbers:
         return self._known.setdefault(text, f"uuid {len(self._known) + 1}")
 
 
-def _number(column: str, kind: str) -> str:
+def _number(column: str) -> str:
     """Return the SQL for a number; SQLite stores anything anywhere, and text is not to be told."""
-    nothing = "0" if kind.endswith("NOT NULL") else "NULL"
-    return (
-        f"""CASE WHEN typeof("{column}") IN ('text', 'blob') THEN {nothing} ELSE "{column}" END"""
-    )
+    return f"""CASE WHEN typeof("{column}") NOT IN ('text', 'blob') THEN "{column}" END"""
 
 
 def _fill_strings(db: sqlite3.Connection) -> None:

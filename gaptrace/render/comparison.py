@@ -6,18 +6,15 @@ from typing import Any
 
 import polars as pl
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from gaptrace import __version__
 from gaptrace.compare import Comparison
 from gaptrace.render import words
-from gaptrace.render.text import printed, table
+from gaptrace.render.page import MOST_ROWS, printed, section, table
 from gaptrace.render.units import change, count, duration, share
 
 SCHEMA = "gaptrace.comparison/1"
-#: Ranges shown, those that changed most; the JSON has all.
-_MOST_ROWS = 16
 
 
 def comparison(compared: Comparison, *, width: int, color: bool) -> str:
@@ -32,8 +29,8 @@ def comparison(compared: Comparison, *, width: int, color: bool) -> str:
     parts: list[RenderableType] = [_head(compared)]
     for device_id, name in devices:
         mine = pl.col("device_id") == device_id
-        parts.append(_title(f"Device {device_id}{f' ({name})' if name else ''}, whole window"))
-        parts.append(Padding(_figures(compared.totals.filter(mine)), (0, 0, 0, 2)))
+        title = f"Device {device_id}{f' ({name})' if name else ''}, whole window"
+        parts.append(section(title, _figures(compared.totals.filter(mine))))
         steps = compared.steps.filter(mine)
         parts += map(_unit, steps.partition_by("unit", "after_unit", maintain_order=True))
     if compared.steps.is_empty():
@@ -75,10 +72,6 @@ def _head(compared: Comparison) -> RenderableType:
     return Group(*lines)
 
 
-def _title(text: str) -> Text:
-    return Text(f"\n{text}", style="bold")
-
-
 def _figures(rows: pl.DataFrame) -> RenderableType:
     shown = table("", "+before", "+after", "+change", "+of before")
     for row in rows.to_dicts():
@@ -105,8 +98,7 @@ def _unit(rows: pl.DataFrame) -> RenderableType:
     name = unit if unit == after else f"{unit} before, {after} after"
     steps = f"{count(first['before_steps'])} and {count(first['after_steps'])} steady steps"
     verdict = Text(_verdict(first), style="bold")
-    body = Group(_figures(rows), Text(), verdict)
-    return Group(_title(f"Steps: {name}; medians of {steps}"), Padding(body, (0, 0, 0, 2)))
+    return section(f"Steps: {name}; medians of {steps}", _figures(rows), Text(), verdict)
 
 
 def _verdict(span: dict[str, Any]) -> str:
@@ -127,6 +119,7 @@ def _verdict(span: dict[str, Any]) -> str:
 
 
 def _ranges(ranges: pl.DataFrame, *, several: bool) -> RenderableType:
+    """Ranges that changed most; the JSON has all."""
     largest = (
         ranges.with_row_index()
         .sort(
@@ -134,7 +127,7 @@ def _ranges(ranges: pl.DataFrame, *, several: bool) -> RenderableType:
             descending=True,
             maintain_order=True,
         )
-        .head(_MOST_ROWS)
+        .head(MOST_ROWS)
     )
     device = ["+device"] if several else []
     rows = table(
@@ -153,4 +146,4 @@ def _ranges(ranges: pl.DataFrame, *, several: bool) -> RenderableType:
             duration(row["after_idle_ns"]),
         )
     note = Text("means of one instance.")
-    return Group(_title("NVTX ranges in both"), Padding(Group(rows, Text(), note), (0, 0, 0, 2)))
+    return section("NVTX ranges in both", rows, Text(), note)

@@ -6,9 +6,9 @@ from typing import Any
 import polars as pl
 
 from gaptrace.analysis import Analysis
-from gaptrace.gaps import CAUSES
 from gaptrace.quantiles import FIELDS
 from gaptrace.recommend import Recommendation
+from gaptrace.timelines import CAUSES
 from gaptrace.trace import TraceWarning
 
 ANALYSIS_SCHEMA = "gaptrace.analysis/1"

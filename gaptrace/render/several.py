@@ -6,8 +6,9 @@ from typing import Any
 from rich.text import Text
 
 from gaptrace.analysis import Analysis
+from gaptrace.render.idle import caused
 from gaptrace.render.json import analysis_object
-from gaptrace.render.text import caused, printed, table
+from gaptrace.render.page import printed, table
 from gaptrace.render.units import count, duration, share
 from gaptrace.totals import over_devices
 

@@ -14,7 +14,8 @@ import pytest
 
 from cases.program import Program, even_nodes
 from cases.story import Story
-from gaptrace.cost import ChunkModel, HostCost, growing_schedule, makespan, plateau, uniform
+from gaptrace.cost import ChunkModel, HostCost, makespan
+from gaptrace.schedules import growing_schedule, plateau, uniform
 
 NODES, STEPS = 2876, 3
 LAUNCH, SPAN, BUSY, CYCLE = 2_826_000, 12_049_000, 11_204_000, 13_720_000

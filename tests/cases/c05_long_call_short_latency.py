@@ -11,7 +11,8 @@ import pytest
 
 from cases.program import Program
 from cases.story import Story
-from gaptrace.cost import ChunkModel, HostCost, makespan, plateau, uniform
+from gaptrace.cost import ChunkModel, HostCost, makespan
+from gaptrace.schedules import plateau, uniform
 
 STEPS, LAUNCH, EXPOSED, GRAPH = 5, 3_776_000, 30_000, 55_860_000
 

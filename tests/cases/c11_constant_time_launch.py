@@ -10,7 +10,8 @@ import pytest
 
 from cases.program import US, Program
 from cases.story import Story
-from gaptrace.cost import ChunkModel, HostCost, makespan, plateau, uniform
+from gaptrace.cost import ChunkModel, HostCost, makespan
+from gaptrace.schedules import plateau, uniform
 
 STEPS, NODES, FIXED, PER_NODE, NODE = 6, 4096, 2_500, 1, 3_000
 LAUNCH = FIXED + PER_NODE * NODES

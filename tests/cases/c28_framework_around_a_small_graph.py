@@ -9,7 +9,8 @@ This is the framework's overhead. The launch is a tenth of the call, and chunks 
 
 from cases.program import Program
 from cases.story import Story
-from gaptrace.cost import ChunkModel, HostCost, plateau, uniform
+from gaptrace.cost import ChunkModel, HostCost
+from gaptrace.schedules import plateau, uniform
 
 CALLS, WRAPPER, TREES, LAUNCH, GRAPH = 21, 176_000, 128_000, 41_000, 72_000
 
