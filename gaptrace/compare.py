@@ -7,11 +7,7 @@ import polars as pl
 
 from gaptrace.analysis import Analysis
 from gaptrace.errors import ComparisonError
-<<<<<<< HEAD
-from gaptrace.gaps import CAUSES
 from gaptrace.spread import difference_error
-=======
->>>>>>> main
 from gaptrace.steps import step_causes
 from gaptrace.timelines import CAUSES
 from gaptrace.trace import Meta, TraceWarning

@@ -128,8 +128,8 @@ EVENT_WAITS = _schema(
         "context_id": pl.Int64,
         "stream_id": pl.Int64,  # the stream that waits
         "event_id": pl.Int64,
-        # The stream of this context on which the event was recorded last; null when not known, or in
-        # another context.
+        # The stream of this context on which the event was recorded last; null when not known,
+        # or in another context.
         "awaited_stream_id": pl.Int64,
     }
 )
