@@ -120,7 +120,8 @@ def _measured(
         results = arrays.arrays_in(step())
     _wait(pointer)
     single = _per_launch(step)
-    runners, nodes, capture_ns, warnings = [single], None, None, []
+    runners, nodes, capture_ns = [single], None, None
+    warnings: list[str] = []
     if set(arms) != {"per_launch"}:
         begin = time.perf_counter_ns()
         captured = stack.enter_context(capture(step, stream=pointer))
@@ -320,7 +321,8 @@ def _between(runner: _Runner, pointer: int, events: tuple[Any, Any]) -> int:
     runner.launch()
     done(cuda.cuEventRecord(last, pointer), "timing a step")
     _wait(pointer)
-    return round(done(cuda.cuEventElapsedTime(first, last), "timing a step") * 1e6)
+    elapsed_ms: float = done(cuda.cuEventElapsedTime(first, last), "timing a step")
+    return round(elapsed_ms * 1e6)
 
 
 def _back_to_back(runner: _Runner, pointer: int, steps: int) -> int:

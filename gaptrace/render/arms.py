@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gaptrace.render.text import printed, table
+from gaptrace.render.page import printed, table
 from gaptrace.render.units import change, count, duration
 from gaptrace.spread import median_error
 from gaptrace.timings import ArmTiming, Measurement, gain
