@@ -34,7 +34,7 @@ def sizes_of(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 
 def settings(arms: Sequence[str], chunks: Sequence[int], *, recorded: bool) -> str | None:
-    """Return what `gaptrace.live.arms` is told about one pass; None when there are no arms."""
+    """Return what `gaptrace.live.plans` is told about one pass; None when there are no arms."""
     if not arms:
         return None
     told: dict[str, Any] = {"arms": list(arms), "chunks": list(chunks)}
@@ -65,7 +65,9 @@ def time_arms(
 
     add_command(folder, command)
     output = (2, 2) if as_json else (1, 2)
-    status, notes = run_unrecorded(command, folder / "arms.script.json", arms=told, output=output)
+    status, notes = run_unrecorded(
+        command, folder / "arms.script.json", told={"GAPTRACE_ARMS": told}, output=output
+    )
     found: dict[str, Any] = notes.get("arms", {})
     problems = [result["error"] for result in found.values() if "error" in result]
     sound = {name: result for name, result in found.items() if "error" not in result}

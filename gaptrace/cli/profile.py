@@ -1,7 +1,6 @@
 """``gaptrace profile SCRIPT``."""
 
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,26 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from gaptrace.cli.arms import arms_of, settings, sizes_of, time_arms
+from gaptrace.cli.target import TargetCommand, form_of
 from gaptrace.errors import GaptraceError, NotRecordedError, RecorderError
 
 if TYPE_CHECKING:
     from gaptrace.record.machine import Driver
     from gaptrace.record.nsys import Nsys
     from gaptrace.record.recording import Granularity, Recording
-
-Form = Literal["script", "module", "command"]
-
-
-class TargetCommand(click.Command):
-    """A command that ends in another command line, of which it takes no option for its own."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, and note whether a `--` stood before the target."""
-        given = list(args)
-        rest = super().parse_args(ctx, args)
-        before = given[: len(given) - len(ctx.params["target"])]
-        ctx.params["is_command"] = before[-1:] == ["--"]
-        return rest
 
 
 @click.command(
@@ -100,7 +86,7 @@ def command(
     from gaptrace.record.recording import launcher, nsys_command
     from gaptrace.record.run_folder import create_run_folder, write_versions
 
-    form = _form(target[0], is_module=is_module, is_command=is_command)
+    form = form_of(target[0], is_module=is_module, is_command=is_command)
     if chunks and not arms:
         raise click.UsageError("--chunks says how to cut the graphs of --arms: name both")
     nsys = find_nsys()
@@ -141,23 +127,6 @@ def command(
         click.echo(json.dumps(found | ({"arms": timed} if timed else {}), indent=1))
     _say(f"everything is in {_short(folder)}")
     return status
-
-
-def _form(program: str, *, is_module: bool, is_command: bool) -> Form:
-    if is_module and is_command:
-        raise click.UsageError("-m names a module and -- a command: use one of them")
-    if is_module:
-        return "module"
-    if is_command:
-        if shutil.which(program) is None:
-            raise click.UsageError(f"there is no command {program}")
-        return "command"
-    if not Path(program).is_file():
-        raise click.UsageError(
-            f"there is no script {program}; for a module write -m MODULE, for another command "
-            "-- COMMAND"
-        )
-    return "script"
 
 
 def _record(

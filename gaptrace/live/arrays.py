@@ -73,6 +73,15 @@ def poison(array: Any) -> None:
         array.fill_(float("nan") if array.is_floating_point() else -1)
 
 
+def perturb(array: Any) -> None:
+    """Change the values of a floating-point array a little; leave others, which may be indices."""
+    if _is_cupy(array):
+        if array.dtype.kind in "fc":
+            array *= 0.75
+    elif array.is_floating_point() or array.is_complex():
+        array.detach().mul_(0.75)
+
+
 def on_host(array: Any) -> Any:
     """Return the array as NumPy's, after waiting for the current stream.
 

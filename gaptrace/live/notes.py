@@ -14,7 +14,8 @@ class RunNotes:
     The file holds one JSON object: `pid`; `arguments`; `python`; `nvtx` {`version`, `state`};
     `graphs` {library: what was done about its graphs}; `output_in_log`, whether the program's
     output went to the log of the recorder; `arms` {step: its measurement, as `timings.as_object`
-    writes it, or `error`}; `status`, the exit status, null until the end and for a process that
+    writes it, or `error`}; `verify` {step: what its replays did, as `verify` notes it, or `error`};
+    `status`, the exit status, null until the end and for a process that
     does not come to its end.
     """
 
@@ -25,6 +26,7 @@ class RunNotes:
         self.graphs: dict[str, str] = {}
         self.output_in_log = False
         self.arms: dict[str, dict[str, Any]] = {}
+        self.verify: dict[str, dict[str, Any]] = {}
         self.status: int | None = None
         self._arguments = arguments
 
@@ -53,6 +55,7 @@ class RunNotes:
             "graphs": self.graphs,
             "output_in_log": self.output_in_log,
             "arms": self.arms,
+            "verify": self.verify,
             "status": self.status,
         }
         # The program may have moved or filled the disk; that is no reason to fail it.

@@ -13,7 +13,7 @@ from numbers import Integral
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
-from gaptrace.live.arms import with_arms
+from gaptrace.live.plans import planned
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -115,7 +115,7 @@ def step(
 
 
 def _step(function: Callable[P, R], *, name: str) -> Callable[P, R]:
-    function = with_arms(function, name)
+    function = planned(function, name)
     domain = recording_domain()
     calls = itertools.count()
     return _around(

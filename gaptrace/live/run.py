@@ -12,7 +12,8 @@ gone before the program starts:
 - `GAPTRACE_STDIO`: two descriptors, as `3,4`: the output and the error output meant for the
   program, while descriptors 1 and 2 go to the log of the recorder.
 - `GAPTRACE_NOTES`: the file for `RunNotes`, what only this process can know about the run.
-- `GAPTRACE_ARMS`: how to measure the program's steps, as `gaptrace.live.arms.plan_arms` takes it.
+- `GAPTRACE_VERIFY`: anything, to have its steps replayed beside it (`gaptrace.live.shadow`).
+- `GAPTRACE_ARMS`: how to measure the program's steps, as `gaptrace.live.measure` takes it, in JSON.
 """
 
 import io
@@ -27,8 +28,8 @@ from types import CodeType, ModuleType, TracebackType
 _DIRECTORY = sys.path.pop(0) if __name__ == "__main__" and not sys.flags.safe_path else None
 _AT_START = frozenset(sys.modules)
 
-from gaptrace.live.arms import plan_arms  # noqa: E402
 from gaptrace.live.notes import RunNotes  # noqa: E402
+from gaptrace.live.plans import plan_steps  # noqa: E402
 from gaptrace.live.watch import watch_imports  # noqa: E402
 
 
@@ -39,7 +40,8 @@ def main() -> None:
     arguments = sys.argv[1:]
     notes = RunNotes(os.environ.pop("GAPTRACE_NOTES", None), arguments)
     notes.output_in_log = not _restore_output(os.environ.pop("GAPTRACE_STDIO", None))
-    plan_arms(os.environ.pop("GAPTRACE_ARMS", None), notes)
+    arms, replays = (os.environ.pop(f"GAPTRACE_{name}", None) for name in ("ARMS", "VERIFY"))
+    plan_steps(notes, arms=arms, replays=replays)
     if arguments[:1] == ["--"]:
         notes.write()
         _replace_process(arguments[1:])

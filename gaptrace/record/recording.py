@@ -101,7 +101,7 @@ def record(
         stem: as given to `nsys_command`; its folder exists and holds no file of that name.
         nsys: the recorder.
         output: descriptors for the program's output and error output.
-        arms: how the program's steps are measured, as JSON (see `gaptrace.live.arms`).
+        arms: how the program's steps are measured, as JSON (see `gaptrace.live.plans`).
 
     Raises:
         RecorderError: no report came out; the message says why.

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,18 @@ from gaptrace.record.recording import read_notes
 
 
 def run_unrecorded(
-    command: Sequence[str], notes_path: Path, *, arms: str, output: tuple[int, int] = (1, 2)
+    command: Sequence[str],
+    notes_path: Path,
+    *,
+    told: Mapping[str, str],
+    output: tuple[int, int] = (1, 2),
 ) -> tuple[int, dict[str, Any]]:
     """Run a command from `recording.launcher` and wait for it.
 
     Args:
         command: what to run.
         notes_path: where the process puts its notes.
-        arms: how to measure its steps, as JSON (see `gaptrace.live.arms`).
+        told: environment variables for `gaptrace.live.run`.
         output: descriptors for the program's output and error output.
 
     Returns:
@@ -28,7 +32,7 @@ def run_unrecorded(
     Raises:
         RecorderError: it cannot be started.
     """
-    environment = os.environ | {"GAPTRACE_NOTES": str(notes_path), "GAPTRACE_ARMS": arms}
+    environment = os.environ | {"GAPTRACE_NOTES": str(notes_path), **told}
     try:
         process = subprocess.Popen(command, stdout=output[0], stderr=output[1], env=environment)
     except OSError as error:

@@ -1,0 +1,68 @@
+"""``gaptrace verify SCRIPT``."""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gaptrace.cli.target import TargetCommand, form_of
+from gaptrace.errors import GpuError
+
+
+@click.command(
+    cls=TargetCommand,
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@click.option("-m", "is_module", is_flag=True, help="The target is a module, as in python -m.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object on stdout; the program's own stdout then goes to stderr.",
+)
+@click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="TARGET...")
+def command(is_module: bool, is_command: bool, as_json: bool, target: tuple[str, ...]) -> int:
+    """Say whether each step of a program would compute the same as a CUDA graph.
+
+    Each function marked with @gaptrace.step is captured at its fourth call. From then on its graph
+    is replayed beside each call, with the inputs of that call, and the results are compared; once
+    also with changed inputs, and after memory was freed and taken again. Where they differ, the
+    nodes and parameters are named that the graph has kept from its capture.
+
+    Exit status 3 when a step would not compute the same.
+    """
+    from gaptrace.cli.terminal import color, width
+    from gaptrace.record.recording import launcher
+    from gaptrace.record.unrecorded import run_unrecorded
+    from gaptrace.render.replays import replays_text
+
+    form = form_of(target[0], is_module=is_module, is_command=is_command)
+    with tempfile.TemporaryDirectory() as folder:
+        status, notes = run_unrecorded(
+            launcher(target, form=form),
+            Path(folder) / "notes.json",
+            told={"GAPTRACE_VERIFY": "1"},
+            output=(2, 2) if as_json else (1, 2),
+        )
+    found: dict[str, dict[str, Any]] = notes.get("verify", {})
+    errors = [result["error"] for result in found.values() if "error" in result]
+    sound = {name: result for name, result in found.items() if "error" not in result}
+    if as_json:
+        click.echo(json.dumps({"schema": "gaptrace.verification/1", "steps": found}, indent=1))
+    elif sound:
+        click.echo(replays_text(sound, width=width(), color=color(sys.stdout)), nl=False)
+    if status != 0:
+        click.echo(f"gaptrace: {target[0]} ended with status {status}", err=True)
+        return status
+    if errors:
+        raise GpuError("; ".join(errors))
+    if not sound:
+        raise GpuError(
+            "no step was replayed: verify looks at functions marked with @gaptrace.step, from "
+            "their fourth call on"
+        )
+    return 3 if any(result["problems"] for result in sound.values()) else 0
