@@ -138,6 +138,24 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class LaunchCost:
+    """The first nodes of a graph, as a graph of their own. Medians over rounds, in nanoseconds.
+
+    Attributes:
+        nodes: how many.
+        launch_ns: the launch call, with the device idle.
+        alone_ns: from the begin of the call until the host knows that the device is done.
+        row_ns: per launch, of launches one after the other with one wait at the end: the device's
+            time and the gap to the next, or the host's, whichever is longer.
+    """
+
+    nodes: int
+    launch_ns: float
+    alone_ns: float
+    row_ns: float
+
+
+@dataclass(frozen=True)
 class Gain:
     """What one arm saves against another, per step.
 

@@ -1,15 +1,12 @@
-"""Comparing results on the host, and streams of any library as pointers."""
-
-import ctypes
+"""Comparing results on the host."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaptrace.errors import GpuError
 from gaptrace.live.arrays import arrays_in, largest_difference, magnitude
-from gaptrace.live.streams import current_stream, stream_pointer
+from gaptrace.live.streams import current_stream
 
 NAN, INF = float("nan"), float("inf")
 
@@ -61,33 +58,6 @@ def test_magnitude_leaves_out_what_is_not_finite():
 
 def test_host_arrays_and_other_things_are_left_alone():
     assert arrays_in({"a": [f32(1), 3, None], "b": "x"}) == []
-
-
-class Handle:
-    def __init__(self, **attributes):
-        vars(self).update(attributes)
-
-
-@pytest.mark.parametrize(
-    ("stream", "pointer"),
-    [
-        (7, 7),
-        (Handle(ptr=8), 8),
-        (Handle(cuda_stream=9), 9),
-        (Handle(__cuda_stream__=lambda: (0, 10)), 10),
-        (Handle(__cuda_stream__=(0, 11)), 11),
-        (Handle(handle=ctypes.c_void_p(12)), 12),
-        (Handle(handle=ctypes.c_void_p(None)), 0),
-        (Handle(handle=13), 13),
-    ],
-)
-def test_pointers_of_streams(stream, pointer):
-    assert stream_pointer(stream) == pointer
-
-
-def test_what_is_no_stream_is_refused():
-    with pytest.raises(GpuError, match="Handle is no CUDA stream"):
-        stream_pointer(Handle(handle=Handle()))
 
 
 def test_without_a_library_no_stream_is_made_current():

@@ -4,47 +4,30 @@ Recording lengthens just the launches that chunks hide, so that a comparison und
 out for chunks where one graph is best. So this is done in the process itself.
 """
 
-import gc
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from gaptrace.errors import GpuError, ResultError
+from gaptrace.errors import GpuError
 from gaptrace.live import arrays
+from gaptrace.live.agreement import TOLERANCE, differences
+from gaptrace.live.arms import Runner, Start, graph_arms, per_launch, put_back, wait
 from gaptrace.live.capture import capture
-from gaptrace.live.driver import done, driver
-from gaptrace.live.ranges import range as named_range
-from gaptrace.live.ranges import recording_domain
-from gaptrace.live.split import split
-from gaptrace.live.streams import current_stream, stream_pointer
-from gaptrace.timings import KINDS, Arm, ArmTiming, Kind, Measurement, default_chunks
+from gaptrace.live.clock import steps_for, time_arms
+from gaptrace.live.driver import done, driver, driver_version
+from gaptrace.live.graph_handles import graph_handle, stream_handle
+from gaptrace.live.launch_costs import launch_costs
+from gaptrace.live.streams import current_stream
+from gaptrace.timings import KINDS, ArmTiming, Kind, LaunchCost, Measurement
 
 #: Steps before anything is captured: libraries load code and fill their pools in the first ones.
 _WARM_UP = 3
-#: An arm runs about so long in a round, within these bounds, so that rounds follow each other
-#: closely enough to share clocks and neighbours. Own choice.
-_ROUND_NS = 30_000_000
-_STEPS = (3, 50)
-#: Largest difference of results, as a share of their largest value, that still counts as the same
-#: unless asked for otherwise: several roundings of float32. Own choice.
-TOLERANCE = 1e-5
-
-
-@dataclass(frozen=True)
-class _Runner:
-    """An arm that can be run: `launch` submits one step; `outputs` hold its results afterwards."""
-
-    arm: Arm
-    launch: Callable[[], Any]
-    outputs: Callable[[], list[Any]]
-    instantiate_ns: int | None = None
 
 
 def measure(
-    step: Callable[[], Any],
+    step: Callable[[], Any] | Any,
     *,
     arms: Sequence[Kind] = KINDS,
     chunks: Sequence[int] = (),
@@ -65,7 +48,8 @@ def measure(
     Args:
         step: runs one step, on the current stream or on `stream`; CuPy and PyTorch code. What it
             returns (arrays and tensors, nested in tuples, lists, dicts) is compared. It must not
-            wait for the device or read values from it: that cannot be captured.
+            wait for the device or read values from it: that cannot be captured. Or a captured
+            graph (see `live.graph_handles.graph_handle`), which has no arm per_launch.
         arms: which of per_launch, graph, chunks.
         chunks: sizes in CUDA nodes; by default a geometric set (`timings.default_chunks`).
         schedules: chunk sizes one by one, in launch order, for more arms.
@@ -78,292 +62,150 @@ def measure(
     Raises:
         GpuError: the step cannot be captured or cut; the message says why.
         ResultError: an arm computes something else than the step per launch.
+        ScheduleError: a chunk or schedule does not fit the graph.
         ValueError: unknown arms, or numbers below 1.
     """
-    _check(arms, rounds, steps)
-    with ExitStack() as stack:
-        pointer = stack.enter_context(_stream(stream))
-        stack.enter_context(current_stream(pointer))
-        given = arrays.arrays_in(state)
-        before = [arrays.copied(array) for array in given]
-        try:
-            return _measured(
-                step, stack, pointer, arms, chunks, schedules, given, rounds, steps, tolerance
-            )
-        finally:
-            for array, copy in zip(given, before, strict=True):
-                arrays.put_back(array, copy)
-            _wait(pointer)
-
-
-def _check(arms: Sequence[Kind], rounds: int, steps: int | None) -> None:
     unknown = [arm for arm in arms if arm not in KINDS]
     if unknown or not arms:
         raise ValueError(f"arms are {', '.join(KINDS)}; not {', '.join(unknown) or 'none'}")
     if rounds < 1 or (steps is not None and steps < 1):
         raise ValueError("rounds and steps start at 1")
+    with Bench(step, state=state, stream=stream) as bench:
+        return bench.time(arms, chunks, schedules, rounds=rounds, steps=steps, tolerance=tolerance)
 
 
-def _measured(
-    step: Callable[[], Any],
-    stack: ExitStack,
-    pointer: int,
-    arms: Sequence[Kind],
-    chunks: Sequence[int],
-    schedules: Sequence[Sequence[int]],
-    given: list[Any],
-    rounds: int,
-    steps: int | None,
-    tolerance: float,
-) -> Measurement:
-    for _ in range(_WARM_UP):
-        results = arrays.arrays_in(step())
-    _wait(pointer)
-    single = _per_launch(step)
-    runners, nodes, capture_ns = [single], None, None
-    warnings: list[str] = []
-    if set(arms) != {"per_launch"}:
-        begin = time.perf_counter_ns()
-        captured = stack.enter_context(capture(step, stream=pointer))
-        capture_ns = time.perf_counter_ns() - begin
-        outputs = arrays.arrays_in(captured.outputs)
-        nodes, graphs, warnings = _graphs(
-            captured.handle, outputs, stack, pointer, arms, chunks, schedules
-        )
-        runners += graphs
-        # What the step returns from where it always lies is state of it, too.
-        always = {arrays.address(array) for array in results}
-        given = given + [array for array in outputs if arrays.address(array) in always]
-    start = [(array, arrays.copied(array)) for array in given]
-    differences = _differences(runners, start, pointer, tolerance)
-    if None in differences:
-        warnings.append(
-            "nothing was compared: the step returns no arrays, so name those that it changes with "
-            "state="
-        )
-    if "per_launch" not in arms:
-        runners, differences = runners[1:], differences[1:]
-    steps = steps or _steps_for(runners, pointer)
-    times = _time(runners, start, pointer, rounds, steps)
-    facts = _facts()
-    return Measurement(
-        tuple(
-            ArmTiming(runner.arm, *times[index], runner.instantiate_ns, difference)
-            for index, (runner, difference) in enumerate(zip(runners, differences, strict=True))
-        ),
-        nodes, capture_ns, steps, *facts, tuple(warnings),
-    )  # fmt: skip
+class Bench:
+    """A step made ready to be timed: warmed up, its state kept, its graph captured when needed.
 
-
-def _per_launch(step: Callable[[], Any]) -> _Runner:
-    last: list[Any] = []
-
-    def launch() -> None:
-        last[:] = [step()]
-
-    return _Runner(Arm("per_launch"), launch, lambda: arrays.arrays_in(last))
-
-
-def _graphs(
-    graph: int,
-    outputs: list[Any],
-    stack: ExitStack,
-    pointer: int,
-    arms: Sequence[Kind],
-    chunks: Sequence[int],
-    schedules: Sequence[Sequence[int]],
-) -> tuple[int, list[_Runner], list[str]]:
-    """Cut the captured graph in all the ways asked for."""
-    cuda = driver()
-    _, nodes = done(cuda.cuGraphGetNodes(graph), "counting the nodes of the captured step")
-    if nodes == 0:
-        raise GpuError(
-            "the captured step holds no CUDA nodes: its work went to another stream; pass that "
-            "stream with stream="
-        )
-    wanted: list[tuple[Kind, dict[str, Any]]] = []
-    if "graph" in arms:
-        wanted.append(("graph", {"chunk": nodes}))
-    if "chunks" in arms:
-        sizes = tuple(chunks) or (() if schedules else default_chunks(nodes))
-        wanted += [("chunks", {"chunk": size}) for size in sizes if size < nodes]
-        wanted += [("chunks", {"schedule": tuple(sizes)}) for sizes in schedules]
-    runners, warnings = [], []
-    for kind, cut in wanted:
-        begin = time.perf_counter_ns()
-        pieces = stack.enter_context(split(graph, **cut))
-        pieces.upload(pointer)
-        _wait(pointer)
-        built_ns = time.perf_counter_ns() - begin
-        arm = Arm(kind, tuple(pieces.schedule))
-        warnings += [f"{arm.name}: {warning}" for warning in pieces.warnings]
-        runners.append(_Runner(arm, _launching(pieces, pointer), lambda: outputs, built_ns))
-    return nodes, runners, warnings
-
-
-def _launching(pieces: Any, pointer: int) -> Callable[[], None]:
-    return lambda: pieces.launch(pointer)
-
-
-def _differences(
-    runners: Sequence[_Runner], start: list[tuple[Any, Any]], pointer: int, tolerance: float
-) -> list[float | None]:
-    """Compare what each arm leaves with what the step per launch leaves."""
-    expected = _results(runners[0], start, pointer)
-    if not expected:
-        return [None] * len(runners)
-    differences: list[float | None] = []
-    for runner in runners:
-        found = _results(runner, start, pointer)
-        worst, problem = _compared(expected, found, tolerance)
-        if problem is not None:
-            raise ResultError(_explained(runner.arm, problem))
-        differences.append(worst)
-    return differences
-
-
-def _explained(arm: Arm, problem: str) -> str:
-    if arm.kind == "per_launch":
-        return (
-            f"the step run twice from one state gives two results ({problem}): name all arrays "
-            "that it changes with state=, or allow for its spread with tolerance="
-        )
-    return (
-        f"arm {arm.name} computes something else than the step per launch ({problem}): the graph "
-        "holds the addresses and values of its capture; copy inputs into fixed buffers, and keep "
-        "host decisions out of the step"
-    )
-
-
-def _results(runner: _Runner, start: list[tuple[Any, Any]], pointer: int) -> list[Any]:
-    """Run an arm once from the start; return its outputs and the state that it leaves, on the host.
-
-    Outputs are poisoned first: those of a replay lie where an earlier arm may have left them right.
+    Args:
+        step, state, stream: as for `measure`.
     """
-    for array in runner.outputs():
-        arrays.poison(array)
-    _put_back(start)
-    runner.launch()
-    _wait(pointer)
-    left = [*runner.outputs(), *(array for array, _ in start)]
-    return [arrays.on_host(array) for array in left]
 
+    def __init__(
+        self, step: Callable[[], Any] | Any, *, state: Any = (), stream: Any = None
+    ) -> None:
+        self._step: Callable[[], Any] | None = step if callable(step) else None
+        self._graph: Any = None if callable(step) else step
+        self._state = arrays.arrays_in(state)
+        self._given_stream = stream
+        self._held = ExitStack()
+        self._start: Start = []
+        self._outputs: list[Any] = []
+        self._results: list[Any] = []
+        self.nodes: int | None = None
+        self.capture_ns: int | None = None
 
-def _compared(expected: list[Any], found: list[Any], tolerance: float) -> tuple[float, str | None]:
-    """Return the largest difference, and what is wrong if it is too large."""
-    if len(expected) != len(found):
-        return float("inf"), f"{len(found)} arrays instead of {len(expected)}"
-    worst = 0.0
-    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
-        difference = arrays.largest_difference(one, other)
-        worst = max(worst, difference)
-        if difference > tolerance * arrays.magnitude(one):
-            return worst, f"array {number} differs by up to {difference:g}"
-    return worst, None
+    def __enter__(self) -> Self:
+        """Run the step a few times, on the stream that all arms will run on."""
+        try:
+            self._pointer = self._held.enter_context(_stream(self._given_stream))
+            self._held.enter_context(current_stream(self._pointer))
+            self._start = [(array, arrays.copied(array)) for array in self._state]
+            for _ in range(_WARM_UP if self._step else 0):
+                self._results = arrays.arrays_in(self._step())  # type: ignore[misc]
+            self._wait()
+        except BaseException:
+            self._held.close()
+            raise
+        return self
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Put the state back and free what was made."""
+        with self._held:
+            put_back(self._start)
+            self._wait()
 
-def _steps_for(runners: Sequence[_Runner], pointer: int) -> int:
-    slowest = max(_alone(runner, pointer) for runner in runners for _ in range(2))
-    fewest, most = _STEPS
-    return min(most, max(fewest, _ROUND_NS // max(slowest, 1)))
-
-
-def _time(
-    runners: Sequence[_Runner],
-    start: list[tuple[Any, Any]],
-    pointer: int,
-    rounds: int,
-    steps: int,
-) -> list[tuple[Any, Any, Any]]:
-    """Return, per arm, alone_ns, device_ns and back_to_back_ns as in `ArmTiming`."""
-    alone: list[list[tuple[int, ...]]] = [[] for _ in runners]
-    device: list[list[tuple[int, ...]]] = [[] for _ in runners]
-    queued: list[list[int]] = [[] for _ in runners]
-    # The order is random, to spread what comes with it, and the same in each run, to be repeated.
-    order, turns = list(range(len(runners))), random.Random(0)
-    with _events() as events, _no_collection():
-        for _ in range(rounds):
-            turns.shuffle(order)
-            for index in order:
-                runner = runners[index]
-                _put_back(start)
-                with _named(runner.arm):
-                    _alone(runner, pointer)  # what ran before has emptied the caches
-                    alone[index].append(
-                        tuple(_alone(runner, pointer, number) for number in range(steps))
+    def time(
+        self,
+        arms: Sequence[Kind],
+        chunks: Sequence[int],
+        schedules: Sequence[Sequence[int]],
+        *,
+        rounds: int,
+        steps: int | None = None,
+        tolerance: float = TOLERANCE,
+    ) -> Measurement:
+        """Time arms; see `measure`."""
+        warnings: list[str] = []
+        single = [per_launch(self._step)] if self._step else []
+        with ExitStack() as cut:
+            runners = [*single]
+            if set(arms) - {"per_launch"}:
+                graph, nodes = self._captured()
+                graphs, warnings = graph_arms(
+                    graph, nodes, self._outputs, cut, self._pointer, arms, chunks, schedules
+                )
+                runners += graphs
+            # Without the step there is nothing to compare with.
+            found: list[float | None] = [None] * len(runners)
+            if single:
+                found = differences(runners, self._start, self._pointer, tolerance)
+                if None in found:
+                    warnings.append(
+                        "nothing was compared: the step returns no arrays, so name those that it "
+                        "changes with state="
                     )
-                    device[index].append(
-                        tuple(_between(runner, pointer, events) for _ in range(steps))
-                    )
-                    queued[index].append(_back_to_back(runner, pointer, steps))
-    return [
-        (tuple(alone[index]), tuple(device[index]), tuple(queued[index]))
-        for index in range(len(runners))
-    ]
+            if "per_launch" not in arms:
+                runners, found = runners[len(single) :], found[len(single) :]
+            return self._timed(runners, found, rounds, steps, warnings)
 
+    def launch_costs(self, rounds: int) -> list[LaunchCost]:
+        """Measure what launching parts of the graph costs; see `live.launch_costs`."""
+        graph, nodes = self._captured()
+        return launch_costs(graph, nodes, self._pointer, rounds, lambda: put_back(self._start))
 
-def _alone(runner: _Runner, pointer: int, number: int | None = None) -> int:
-    """Host ns from before the first launch until the device is done."""
-    if number is not None and recording_domain() is not None:
-        with named_range("step", payload=number):
-            return _alone(runner, pointer)
-    begin = time.perf_counter_ns()
-    runner.launch()
-    _wait(pointer)
-    return time.perf_counter_ns() - begin
+    def _timed(
+        self,
+        runners: Sequence[Runner],
+        found: Sequence[float | None],
+        rounds: int,
+        steps: int | None,
+        warnings: Sequence[str],
+    ) -> Measurement:
+        steps = steps or steps_for(runners, self._pointer)
+        times = time_arms(runners, self._start, self._pointer, rounds, steps)
+        timings = tuple(
+            ArmTiming(runner.arm, *ns, runner.instantiate_ns, difference)
+            for runner, ns, difference in zip(runners, times, found, strict=True)
+        )
+        return Measurement(
+            timings, self.nodes, self.capture_ns, steps, *_machine(), tuple(warnings)
+        )
 
+    def _captured(self) -> tuple[Any, int]:
+        """Return the graph and how many nodes it has, captured when it is first asked for."""
+        if self.nodes is None:
+            if self._step is not None:
+                put_back(self._start)
+                begin = time.perf_counter_ns()
+                captured = capture(self._step, stream=self._pointer)
+                self.capture_ns = time.perf_counter_ns() - begin
+                self._graph = self._held.enter_context(captured)
+                self._outputs = arrays.arrays_in(captured.outputs)
+                self._keep_what_stays()
+            doing = "counting the nodes of the graph"
+            self.nodes = int(done(driver().cuGraphGetNodes(graph_handle(self._graph)), doing)[1])
+            if self.nodes == 0:
+                raise GpuError(
+                    "the captured step holds no CUDA nodes: its work went to another stream; pass "
+                    "that stream with stream="
+                )
+        return self._graph, self.nodes
 
-def _between(runner: _Runner, pointer: int, events: tuple[Any, Any]) -> int:
-    """Device ns from an event before the step to one after it."""
-    cuda = driver()
-    first, last = events
-    done(cuda.cuEventRecord(first, pointer), "timing a step")
-    runner.launch()
-    done(cuda.cuEventRecord(last, pointer), "timing a step")
-    _wait(pointer)
-    elapsed_ms: float = done(cuda.cuEventElapsedTime(first, last), "timing a step")
-    return round(elapsed_ms * 1e6)
+    def _keep_what_stays(self) -> None:
+        """What the step returns from where it always lies is state of it, too."""
+        known = {arrays.address(array) for array, _ in self._start}
+        always = {arrays.address(array) for array in self._results} - known
+        stays = [array for array in self._outputs if arrays.address(array) in always]
+        self._start += [(array, arrays.copied(array)) for array in stays]
 
-
-def _back_to_back(runner: _Runner, pointer: int, steps: int) -> int:
-    begin = time.perf_counter_ns()
-    for _ in range(steps):
-        runner.launch()
-    _wait(pointer)
-    return (time.perf_counter_ns() - begin) // steps
-
-
-@contextmanager
-def _named(arm: Arm) -> Iterator[None]:
-    """Name an arm's turn in a recording, so that trace and timing line up."""
-    with named_range(arm.name, payload=arm.chunk):
-        yield
-
-
-@contextmanager
-def _events() -> Iterator[tuple[Any, Any]]:
-    cuda = driver()
-    made: list[Any] = []
-    try:
-        for _ in range(2):
-            made.append(done(cuda.cuEventCreate(0), "timing a step"))  # noqa: PERF401 - freed below
-        yield made[0], made[1]
-    finally:
-        for event in made:
-            cuda.cuEventDestroy(event)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep Python's garbage collector out of the timed steps."""
-    was_on = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+    def _wait(self) -> None:
+        wait(self._pointer)
 
 
 @contextmanager
@@ -371,11 +213,9 @@ def _stream(stream: Any) -> Iterator[int]:
     """The stream to run on: the one given, or a new one, since the default cannot be captured."""
     cuda = driver()
     if stream is not None:
-        pointer = stream_pointer(stream)
-        if pointer == 0:
-            raise GpuError("the default stream cannot be captured: pass another one, or none")
-        yield pointer
+        yield stream_handle(stream)
         return
+    done(cuda.cuCtxSynchronize(), "waiting for the program")
     flags = cuda.CUstream_flags.CU_STREAM_NON_BLOCKING
     made = done(cuda.cuStreamCreate(flags), "creating a stream")
     try:
@@ -384,19 +224,8 @@ def _stream(stream: Any) -> Iterator[int]:
         cuda.cuStreamDestroy(made)
 
 
-def _put_back(start: list[tuple[Any, Any]]) -> None:
-    for array, copy in start:
-        arrays.put_back(array, copy)
-
-
-def _wait(pointer: int) -> None:
-    done(driver().cuStreamSynchronize(pointer), "waiting for the step")
-
-
-def _facts() -> tuple[str, str, str]:
+def _machine() -> tuple[str, str, str]:
     """Name of the GPU, version of the driver, CUDA version that it runs."""
-    from gaptrace.live.driver import driver_version
-
     cuda = driver()
     device = done(cuda.cuCtxGetDevice(), "asking for the GPU")
     name = done(cuda.cuDeviceGetName(128, device), "asking for the GPU")

@@ -17,10 +17,10 @@ from typing import Any
 
 from gaptrace.errors import GaptraceError
 from gaptrace.live import arrays
+from gaptrace.live.agreement import TOLERANCE
 from gaptrace.live.arrays import largest_difference, magnitude
 from gaptrace.live.capture import capture
 from gaptrace.live.driver import done, driver
-from gaptrace.live.measure import TOLERANCE
 from gaptrace.live.node_params import Change, KernelNode, addresses, changes, is_live, kernel_nodes
 from gaptrace.live.notes import RunNotes
 from gaptrace.live.split import split
