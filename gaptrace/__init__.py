@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gaptrace.analysis import Analysis, analyze
+    from gaptrace.live.measure import measure
     from gaptrace.live.ranges import range, step
     from gaptrace.trace import Trace
+    from gaptrace.tune import tune
 
 __version__ = "0.1.0"
 
-__all__ = ["Analysis", "Trace", "__version__", "analyze", "range", "step"]
+__all__ = ["Analysis", "Trace", "__version__", "analyze", "measure", "range", "step", "tune"]
 
 _HOME = {
     "Analysis": "gaptrace.analysis",
     "Trace": "gaptrace.trace",
     "analyze": "gaptrace.analysis",
+    "measure": "gaptrace.live.measure",
     "range": "gaptrace.live.ranges",
     "step": "gaptrace.live.ranges",
+    "tune": "gaptrace.tune",
 }
 
 

@@ -60,8 +60,9 @@ class Parameter:
     Attributes:
         name: what it is; a name ending in `_ns` is in nanoseconds.
         value: the estimate.
-        source: `trace`.
-        evidence: the kind: `graph-granularity trace`, `node-granularity trace` or `trace`.
+        source: `trace`, or `live`: measured in the process.
+        evidence: the kind: `graph-granularity trace`, `node-granularity trace`, `trace`, or
+            `timed`: without a recorder.
         samples: how many observations it is made of.
     """
 
@@ -85,6 +86,7 @@ class Recommendation:
         chunk, plateau, schedule: the advised chunk size, the range of sizes about as good, and the
             sizes in launch order; null unless the verdict is chunk or one_graph.
         predicted_ns: makespan by arm: one_graph, chunk, device_only, those that could be predicted.
+        measured_ns: timed makespan by name of the arm (`timings.Arm.name`); empty from a trace.
         gain_ns: what following the advice is expected to save per step.
         gain_cap_ns: idle time in the window that launches and builds of graphs account for: no
             chunk size can gain more. For merge, the pauses between queued graphs as traced.
@@ -101,6 +103,7 @@ class Recommendation:
     plateau: tuple[int, int] | None = None
     schedule: tuple[int, ...] | None = None
     predicted_ns: dict[str, int] = field(default_factory=dict)
+    measured_ns: dict[str, int] = field(default_factory=dict)
     gain_ns: int | None = None
     gain_cap_ns: int | None = None
     break_even_replays: int | None = None

@@ -96,6 +96,7 @@ def recommendation_object(recommendation: Recommendation) -> dict[str, Any]:
         "plateau": list(recommendation.plateau) if recommendation.plateau else None,
         "schedule": list(recommendation.schedule) if recommendation.schedule else None,
         "predicted_ns": {arm: recommendation.predicted_ns.get(arm) for arm in arms},
+        "measured_ns": recommendation.measured_ns,
         "gain_ns": recommendation.gain_ns,
         "gain_cap_ns": recommendation.gain_cap_ns,
         "break_even_replays": recommendation.break_even_replays,

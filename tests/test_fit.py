@@ -1,0 +1,125 @@
+"""The fit finds the model that made the times; tuning follows the clock where the two disagree."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaptrace.cost import ChunkModel, HostCost, NotIdentifiableError, makespan
+from gaptrace.fit import fit
+from gaptrace.schedules import uniform
+from gaptrace.timings import Arm, ArmTiming, LaunchCost, Measurement
+from gaptrace.tune import recommendation
+
+
+def times_of(model, notice_ns, sizes):
+    """What a bench would measure of a graph with such a model: costs, one graph, chunks."""
+    device = np.append(0.0, np.cumsum(np.broadcast_to(model.node_ns, model.nodes)))
+    parts = sorted({2**i for i in range(model.nodes.bit_length()) if 2**i < model.nodes})
+    costs = []
+    for c in (*parts, model.nodes):
+        launch = float(model.host(c))
+        alone = launch + model.delta_ns + device[c] + notice_ns
+        costs.append(LaunchCost(c, launch, alone, max(device[c] + model.cut_gap_ns, launch)))
+
+    def arm(*schedule):
+        step_ns = makespan(model, schedule)
+        queued = max(
+            device[-1] + len(schedule) * model.cut_gap_ns,
+            sum(float(model.host(c)) for c in schedule),
+        )
+        kind = "graph" if len(schedule) == 1 else "chunks"
+        one = (round(step_ns + notice_ns),)
+        return ArmTiming(Arm(kind, schedule), (one,), ((round(step_ns),),), (round(queued),))
+
+    def cut(c):
+        rest = model.nodes % c
+        return (c,) * (model.nodes // c) + ((rest,) if rest else ())
+
+    return costs, arm(model.nodes), [arm(*cut(c)) for c in sizes]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    fixed=st.integers(2000, 8000),
+    per_node=st.integers(0, 300),
+    node=st.integers(600, 9000),
+    gap=st.integers(0, 3000),
+    delta=st.integers(0, 5000),
+    notice=st.integers(0, 6000),
+)
+def test_the_fit_finds_the_model_that_made_the_times(fixed, per_node, node, gap, delta, notice):
+    true = ChunkModel(HostCost.linear(fixed, per_node), 512, node, cut_gap_ns=gap, delta_ns=delta)
+    costs, graph, chunks = times_of(true, notice, (256, 128, 64))
+    found = fit(costs, graph, chunks)
+
+    # To the nanosecond but for rounding, where the parts were long enough to be told apart.
+    assert found.error_fraction < 0.01
+    sizes = np.arange(32, 513)
+    error = np.abs(uniform(found.model) / uniform(true) - 1)[sizes - 1]
+    assert error.max() < 0.02
+    assert found.notice_ns == pytest.approx(notice, abs=2)
+    assert found.cut_gap_ns == pytest.approx(gap, abs=2)
+
+
+def test_nodes_of_different_length_are_told_apart_as_far_as_the_parts_do():
+    node_ns = np.where(np.arange(256) < 128, 1000, 5000)
+    true = ChunkModel(HostCost.linear(3000, 5), 256, node_ns, cut_gap_ns=1200)
+    costs, graph, chunks = times_of(true, 3000, (128, 64))
+    found = fit(costs, graph, chunks)
+    device = np.cumsum(found.model.node_ns)
+    assert device[127] == pytest.approx(128_000, rel=1e-3)
+    assert device[255] == pytest.approx(128_000 + 640_000, rel=1e-3)
+
+
+def test_a_step_bound_by_the_host_cannot_be_fitted():
+    true = ChunkModel(HostCost.linear(50_000, 5000), 64, 100)
+    with pytest.raises(NotIdentifiableError, match="bound by the host"):
+        fit(*times_of(true, 0, (32, 16)))
+
+
+def timing(kind, *rounds, schedule=(), **own):
+    steps = tuple((ns,) for ns in rounds)
+    return ArmTiming(Arm(kind, schedule), steps, steps, rounds, **own)
+
+
+def measured(*timings, capture_ns=1000):
+    return Measurement(timings, 600, capture_ns, 20, "GPU", "580", "13.0")
+
+
+GRAPH = timing("graph", 1000, 1002, 998, schedule=(600,), instantiate_ns=500)
+
+
+def verdict(single, chunk, graph=GRAPH):
+    chunks = timing("chunks", *chunk, schedule=(100,) * 6, instantiate_ns=700)
+    arms = (graph, chunks) if single is None else (timing("per_launch", *single), graph, chunks)
+    found = measured(*arms)
+    return recommendation(found, found, None)
+
+
+@pytest.mark.parametrize(
+    ("single", "chunk", "expected", "gain_ns"),
+    [
+        # The clock decides: chunks are faster by more than chance and noise ...
+        ((3000, 3002, 2998), (900, 902, 898), "chunk", 100),
+        # ... by more than chance, but by less than half a percent ...
+        ((3000, 3002, 2998), (997, 999, 995), "one_graph", 2000),
+        # ... slower.
+        ((3000, 3002, 2998), (1100, 1101, 1099), "one_graph", 2000),
+        # One graph is slower than launches, or no different from them.
+        ((900, 902, 898), (1100, 1101, 1099), "do_not_graph", None),
+        ((1000, 1300, 700), (1100, 1101, 1099), "no_difference_shown", None),
+        # A graph by itself has nothing to be compared with but its chunks.
+        (None, (1100, 1101, 1099), "one_graph", 0),
+        (None, (900, 902, 898), "chunk", 100),
+    ],
+)
+def test_verdicts_follow_the_clock(single, chunk, expected, gain_ns):
+    found = verdict(single, chunk)
+    assert (found.verdict, found.gain_ns) == (expected, gain_ns)
+    assert found.regime == "replay"
+    sizes = {"chunk": (100, (100,) * 6), "one_graph": (600, (600,))}
+    assert (found.chunk, found.schedule) == sizes.get(expected, (None, None))
+    assert all(item.evidence == "timed" for item in found.inputs)
+    assert found.measured_ns["graph:600"] == 1000
+    assert found.break_even_replays == (1 if single and single[0] == 3000 else None)
