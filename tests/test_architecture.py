@@ -16,7 +16,7 @@ GPU_LIBRARIES = {"cupy", "cuda", "torch", "nvtx", "numba"}
 #: where they are the same part.
 ORDER = (
     {"errors"},
-    {"trace", "intervals", "periods", "cost", "quantiles", "totals"},
+    {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "totals"},
     {"live", "record", "read"},
     {"launches"},
     {"gaps"},
@@ -36,6 +36,7 @@ MUST_NOT = {
     "intervals": {"trace"},
     "periods": {"trace", "intervals"},
     "cost": {"trace", "intervals"},
+    "cuts": {"trace", "intervals"},
     "totals": {"trace", "intervals"},
     "read": {"record", "live"},
     "record": {"read", "live", "trace"},
