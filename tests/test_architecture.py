@@ -16,7 +16,7 @@ GPU_LIBRARIES = {"cupy", "cuda", "torch", "nvtx", "numba"}
 #: where they are the same part.
 ORDER = (
     {"errors"},
-    {"trace", "intervals", "periods", "cost", "quantiles", "spread", "totals"},
+    {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spread", "totals"},
     {"schedules", "timings"},
     {"fit"},
     {"live", "record", "read"},
@@ -44,6 +44,7 @@ MUST_NOT = {
     "timings": {"trace", "intervals"},
     "fit": {"trace", "intervals", "live"},
     "tune": {"read", "record", "render"},
+    "cuts": {"trace", "intervals"},
     "totals": {"trace", "intervals"},
     "read": {"record", "live"},
     "record": {"read", "live", "trace"},
