@@ -4,23 +4,17 @@ GAPTRACE_TRACES names a folder with real Nsight Systems exports (*.sqlite, one l
 """
 
 import os
-import sqlite3
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 
 import pytest
+from contents import rows_of
 from export_schema import SCHEMAS, tables, version
 from exports import api, export, global_id, graph_made, graph_trace, kernel, node_made, push
 
 REAL = os.environ.get("GAPTRACE_TRACES")
 #: Columns that a public 2.9.1 file got after its export; no exporter writes them.
 ADDED = {("CUPTI_ACTIVITY_KIND_RUNTIME", "name"), ("CUPTI_ACTIVITY_KIND_MEMCPY", "name")}
-
-
-def rows_of(path: Path, sql: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
-        return db.execute(sql).fetchall()
 
 
 def columns_of(path: Path) -> dict[str, dict[str, tuple[object, bool]]]:

@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+import rows
 from exports import (
     api,
     cuda_device,
@@ -17,6 +18,8 @@ from exports import (
 from gaptrace.analysis import analyze
 from gaptrace.gaps import causes, device_gaps, idle_pieces
 from gaptrace.graphs import graph_executions
+from gaptrace.launches import launches
+from gaptrace.ranges import range_tree, range_windows
 from gaptrace.read import read
 from gaptrace.redact import redact
 from gaptrace.trace import Trace
@@ -33,8 +36,8 @@ ZEROS = "00000000-0000-0000-0000-000000000000"
 
 @pytest.fixture
 def load(tmp_path):
-    def build(schema: str = WITH_UUIDS, **rows) -> Trace:
-        return read(export(tmp_path / "t.sqlite", schema, **rows))
+    def build(schema: str = WITH_UUIDS, **given) -> Trace:
+        return read(export(tmp_path / "t.sqlite", schema, **given))
 
     return build
 
@@ -337,3 +340,20 @@ def test_calls_compiled_for_per_thread_streams_mean_the_same(load, raw, kind):
     trace = load(api=[api(raw, 1, 2)], kernels=[kernel(5, 6)])
     assert trace.api.select("kind").rows() == [(kind,)]
     assert "_pt" not in str(trace.api["name"][0])
+
+
+# Ranges: a join of each with each would have 2,000,000,000 pairs here
+
+
+def test_very_many_launches_find_their_ranges_among_very_many():
+    ranges, calls = 100_000, 20_000
+    traced = rows.trace(
+        nvtx=[rows.nvtx("step", 10 * i, 10 * i + 10) for i in range(ranges)],
+        api=[rows.call("cudaLaunchKernel", 50 * i + 1, 50 * i + 2, i + 1) for i in range(calls)],
+        ops=[rows.op(50 * i + 3, 50 * i + 5, i + 1) for i in range(calls)],
+    )
+    found = range_windows(traced, range_tree(traced.nvtx), launches(traced, device_gaps(traced)))
+    assert found.filter(pl.col("launches") == 1)["start_ns"].to_list() == [
+        50 * i for i in range(calls)
+    ]
+    assert found["launches"].sum() == calls

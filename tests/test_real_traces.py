@@ -5,23 +5,19 @@ without gaptrace.
 """
 
 import json
-import os
 import sqlite3
 from pathlib import Path
 
 import polars as pl
 import pytest
+from real_traces import FOLDER, SAMPLES, needs_folder
 
 from gaptrace.analysis import analyze
 from gaptrace.errors import NotRecordedError
 from gaptrace.read import read
 
-SAMPLES = sorted((Path(__file__).parent.parent / "sample_traces").glob("*.sqlite"))
-FOLDER = os.environ.get("GAPTRACE_TRACES")
 GOLDEN = json.loads((Path(FOLDER) / "GOLDEN.json").read_text()) if FOLDER else {}
 BUSY_TABLES = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
-
-needs_folder = pytest.mark.skipif(not FOLDER, reason="GAPTRACE_TRACES names no folder of traces")
 
 
 def figures_of(analysis):

@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
+from real_traces import SAMPLES
 from rows import call, graph, node, nvtx, op, trace
-from test_real_traces import SAMPLES
 
 from gaptrace.analysis import analyze
 from gaptrace.read import read

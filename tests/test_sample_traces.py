@@ -2,11 +2,10 @@
 
 import importlib.util
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
+from contents import rows_of
 from exports import (
     api,
     export,
@@ -20,19 +19,14 @@ from exports import (
     profiler_overhead,
     push,
 )
+from real_traces import SAMPLES
 
 FOLDER = Path(__file__).parent.parent / "sample_traces"
-SAMPLES = sorted(FOLDER.glob("*.sqlite"))
 
 spec = importlib.util.spec_from_file_location("make", FOLDER / "make.py")
 assert spec and spec.loader
 make = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(make)
-
-
-def rows_of(path: Path, sql: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
-        return db.execute(sql).fetchall()
 
 
 def sample(source: Path, *window: str) -> Path:

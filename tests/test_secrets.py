@@ -13,6 +13,7 @@ from export_schema import SCHEMAS, tables
 from exports import VM, export, global_id, kernel, named, push
 from hypothesis import given
 from hypothesis import strategies as st
+from real_traces import REAL
 from recorders import real_nsys
 
 from gaptrace.cli import main
@@ -27,9 +28,6 @@ from gaptrace.read.secrets import (
 )
 from gaptrace.read.sqlite import ExportFile
 
-SAMPLES = Path(__file__).parent.parent / "sample_traces"
-FOLDER = os.environ.get("GAPTRACE_TRACES")
-REAL = sorted([*SAMPLES.glob("*.sqlite"), *(Path(FOLDER).rglob("*.sqlite") if FOLDER else ())])
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP"
 
 

@@ -1,6 +1,5 @@
 """Steps: what repeats in a trace, and what each repeat costs."""
 
-import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from real_traces import FOLDER, needs_folder
 from rows import PROCESS, THREAD, call, graph, node, nvtx, op, trace
 
 from gaptrace import gaps, graphs, launches, ranges, steps
@@ -18,9 +18,6 @@ from gaptrace.periods import MIN_REPEATS, bounds, copies, find_repetition
 from gaptrace.read import read
 from gaptrace.repeats import device_work
 from gaptrace.sequences import repeating_kernels
-
-FOLDER = os.environ.get("GAPTRACE_TRACES")
-needs_folder = pytest.mark.skipif(not FOLDER, reason="GAPTRACE_TRACES names no folder of traces")
 
 
 def pieces_of(given_trace):
