@@ -156,10 +156,14 @@ def test_a_failing_launch_names_the_error(fake):
 # Arguments
 
 
-@pytest.mark.parametrize("arguments", [{}, {"chunk": 2, "schedule": [1, 1]}])
-def test_either_chunk_or_schedule(fake, arguments):
+def test_either_chunk_or_schedule(fake):
     with pytest.raises(ScheduleError, match="give either chunk="):
-        gaptrace.split(fake.new_graph(2), **arguments)
+        gaptrace.split(fake.new_graph(2), chunk=2, schedule=[1, 1])
+
+
+def test_without_either_the_graph_stays_whole(fake):
+    with gaptrace.split(fake.new_graph(3)) as chunks:
+        assert chunks.schedule == (3,)
 
 
 def test_schedules_that_do_not_fit(fake):

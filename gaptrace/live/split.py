@@ -124,16 +124,17 @@ def split(
 
     Args:
         graph: see `gaptrace.live.graph_handles.graph_handle`; it is left as it is.
-        chunk: nodes of each chunk; the last takes what remains.
+        chunk: nodes of each chunk; the last takes what remains. Without it and `schedule`, all of
+            them: one chunk.
         schedule: or the nodes of each chunk, one by one, taken as they are.
         narrow: whether cuts of `chunk` move, by a quarter of it at most, to where they go across
             fewer branches, and of such places to one that cuts no programmatic edge.
 
     Raises:
-        ScheduleError: not one of `chunk` and `schedule` is given, or it does not fit the graph.
+        ScheduleError: both `chunk` and `schedule` are given, or it does not fit the graph.
         GpuError: the graph cannot be cut, or the driver refuses; nothing is left behind.
     """
-    if (chunk is None) == (schedule is None):
+    if chunk is not None and schedule is not None:
         raise ScheduleError(
             "give either chunk=, the nodes of each chunk, or schedule=, a list of them"
         )
@@ -145,7 +146,7 @@ def split(
     if schedule is not None:
         found = cuts.checked(schedule, nodes)
     else:
-        found = cuts.sizes(nodes, chunk)  # type: ignore[arg-type]
+        found = cuts.sizes(nodes, nodes if chunk is None else chunk)
         if narrow:
             found = cuts.move_to_narrow(found, 2 * widths + (programmatic > 0))
     _refuse(topology, found)
