@@ -1,6 +1,7 @@
 """gaptrace: where a GPU stands idle, why, and what CUDA graphs would change.
 
-In the program that uses the GPU, `range` and `step` name its parts. Afterwards,
+In the program that uses the GPU, `range` and `step` name its parts, `capture` turns work into a
+CUDA graph and `split` cuts one into chunks. Afterwards,
 `gaptrace.read.read` turns a recording into a `Trace`, and `analyze` turns that into an `Analysis`.
 
 Importing this package loads neither polars nor any GPU library; names are fetched on first use.
@@ -11,18 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gaptrace.analysis import Analysis, analyze
+    from gaptrace.live.capture import capture
     from gaptrace.live.ranges import range, step
+    from gaptrace.live.split import split
     from gaptrace.trace import Trace
 
 __version__ = "0.1.0"
 
-__all__ = ["Analysis", "Trace", "__version__", "analyze", "range", "step"]
+__all__ = ["Analysis", "Trace", "__version__", "analyze", "capture", "range", "split", "step"]
 
 _HOME = {
     "Analysis": "gaptrace.analysis",
     "Trace": "gaptrace.trace",
     "analyze": "gaptrace.analysis",
+    "capture": "gaptrace.live.capture",
     "range": "gaptrace.live.ranges",
+    "split": "gaptrace.live.split",
     "step": "gaptrace.live.ranges",
 }
 

@@ -6,6 +6,7 @@ GaptraceError            exit status 1
 ├── NotRecordedError     the file is sound but lacks what the question needs
 ├── WindowError          the asked window, range or device is not in the trace
 ├── ComparisonError      two traces say nothing about each other
+├── ScheduleError        chunk sizes do not fit the graph that they are to cut
 ├── RecorderError        the recorder is missing or failed
 └── GpuError             a call on the GPU failed, or what is asked cannot be done there
 ```
@@ -32,6 +33,10 @@ class WindowError(GaptraceError):
 
 class ComparisonError(GaptraceError):
     """Two traces differ in a way that would read as a change of the program."""
+
+
+class ScheduleError(GaptraceError, ValueError):
+    """Chunk sizes do not fit the graph that they are to cut."""
 
 
 class RecorderError(GaptraceError):

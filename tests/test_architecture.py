@@ -16,7 +16,7 @@ GPU_LIBRARIES = {"cupy", "cuda", "torch", "nvtx", "numba"}
 #: where they are the same part.
 ORDER = (
     {"errors"},
-    {"trace", "intervals", "periods", "cost", "quantiles", "totals"},
+    {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "totals"},
     {"schedules"},
     {"live", "record", "read"},
     {"launches"},
@@ -38,6 +38,7 @@ MUST_NOT = {
     "intervals": {"trace"},
     "periods": {"trace", "intervals"},
     "cost": {"trace", "intervals"},
+    "cuts": {"trace", "intervals"},
     "schedules": {"trace", "intervals"},
     "totals": {"trace", "intervals"},
     "read": {"record", "live"},
