@@ -155,11 +155,13 @@ def _record(recorder: _Recorder, pointer: int, function: Callable[[], Any]) -> t
     try:
         outputs = function()
     except BaseException as error:
-        invalidated = _capturing(pointer) == "INVALIDATED"
+        # CuPy asks first and raises itself, so that the capture is still sound.
+        refused = isinstance(error, RuntimeError) and "captur" in str(error).lower()
+        refused = refused or _capturing(pointer) == "INVALIDATED"
         with suppress(GpuError):
             recorder.end()
         recorder.drop()
-        if not invalidated:
+        if not refused:
             raise
         raise GpuError(f"CUDA does not capture this ({_said(error)}): {_ADVICE}") from error
     try:

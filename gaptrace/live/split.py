@@ -92,8 +92,9 @@ class Chunks:
         if not self._end.alive:
             raise GpuError(f"{doing} chunks that have been closed: split the graph again")
         handle = self._api.CUstream(stream_handle(stream))
+        doing = f"{doing} a chunk of a graph"
         for piece in self._execs:
-            done(call(piece, handle), f"{doing} a chunk of a graph")
+            done(call(piece, handle), doing)
 
     def close(self) -> None:
         """Free the chunks; those in flight still end. Closing again does nothing."""
