@@ -46,9 +46,8 @@ class CapturedGraph:
         self._handle = handle
         self.outputs = outputs
         self._end = weakref.finalize(self, free)
-        self._end.atexit = (
-            False  # the driver may be gone by then, and frees all of a process itself
-        )
+        # The driver may be gone by then, and frees all that a process has.
+        self._end.atexit = False
 
     @property
     def handle(self) -> int:

@@ -60,9 +60,8 @@ class Chunks:
         self._execs = list(execs)
         self._api = driver()
         self._end = weakref.finalize(self, _destroy_execs, self._execs, source)
-        self._end.atexit = (
-            False  # the driver may be gone by then, and frees all of a process itself
-        )
+        # The driver may be gone by then, and frees all that a process has.
+        self._end.atexit = False
 
     @property
     def execs(self) -> tuple[int, ...]:
