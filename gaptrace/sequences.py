@@ -77,7 +77,9 @@ def _sequences(
         rows = _steps_on(_busiest_stream(own), what, least_period)
         if rows is None:
             continue
-        mine = work.filter(pl.col("process_id") == process_id, pl.col("device_id") == device_id)
+        mine = work.filter(
+            pl.col("process_id").eq_missing(process_id), pl.col("device_id") == device_id
+        )
         inside = _started_inside(rows, mine)
         fraction = inside / max(int(mine["work_ns"].sum()), 1)
         if fraction >= LEAST_WORK_FRACTION:

@@ -302,6 +302,17 @@ def test_a_view_without_end_in_place_of_a_table(one_kernel, refusal):
     assert refusal(one_kernel).startswith("CUPTI_ACTIVITY_KIND_KERNEL is a view")
 
 
+def test_work_of_no_process_that_repeats(tmp_path, capsys):
+    names = "abcde" * 12
+    kernels = [
+        kernel(100 * i, 100 * i + 50, name=name, globalPid=None) for i, name in enumerate(names)
+    ]
+    path = export(tmp_path / "t.sqlite", kernels=kernels, cuda_devices=[])
+    assert main(["analyze", str(path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["steps"]["sequences"]
+    assert (found["process"], found["steps"]) == (None, 12)
+
+
 def test_a_copy_of_a_file_with_a_view_without_end(one_kernel, tmp_path):
     endless = (
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS contextId"

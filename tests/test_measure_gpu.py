@@ -336,3 +336,20 @@ def test_verify_of_torch_inputs_that_move(moves, status, tmp_path, torch):
     assert bool(problems) == moves
     if moves:
         assert any("the address" in named for named in problems[0]["parameters"]), problems
+
+
+def test_tuning_says_what_the_clock_says(cupy):
+    import gaptrace
+
+    x = cupy.zeros(4096, dtype=cupy.float32)
+    found = gaptrace.tune(lambda: chain(x, 300), state=x, rounds=5)
+    measured = found.measured_ns
+    assert measured["per_launch"] > measured["graph:300"] > 0, found
+    # Built once and replayed, a straight line of small kernels is best as one graph, or about so.
+    assert found.verdict in ("one_graph", "chunk"), found
+    assert found.regime == "replay"
+    assert {item.evidence for item in found.inputs} == {"timed"}
+    fastest = min(ns for name, ns in measured.items() if name != "per_launch")
+    chosen = measured["graph:300" if found.verdict == "one_graph" else f"chunk:{found.chunk}"]
+    assert chosen <= 1.02 * fastest, found
+    assert abs(found.predicted_ns["one_graph"] / measured["graph:300"] - 1) < 0.1, found

@@ -509,3 +509,12 @@ def test_streams_that_cannot_be_captured(fake):
     with pytest.raises(GpuError, match="the stream is already being captured"):
         gaptrace.capture(twice, stream)
     assert state(fake, stream).endswith("NONE")
+
+
+def test_a_library_that_refuses_by_itself_is_worded_alike(fake):
+    def work():
+        raise RuntimeError("the current stream is capturing, so synchronous calls are not allowed")
+
+    with pytest.raises(GpuError, match=r"CUDA does not capture this \(RuntimeError: the current"):
+        gaptrace.capture(work)
+    assert fake.graphs == {}

@@ -13,6 +13,7 @@ from typing import Any
 from gaptrace.errors import GpuError
 from gaptrace.live.driver import done, driver
 from gaptrace.live.graph_handles import stream_handle
+from gaptrace.live.streams import cupy_stream
 
 _ADVICE = (
     "call the function once before, so that it compiles and allocates nothing any more, and take "
@@ -46,9 +47,8 @@ class CapturedGraph:
         self._handle = handle
         self.outputs = outputs
         self._end = weakref.finalize(self, free)
-        self._end.atexit = (
-            False  # the driver may be gone by then, and frees all of a process itself
-        )
+        # The driver may be gone by then, and frees all that a process has.
+        self._end.atexit = False
 
     @property
     def handle(self) -> int:
@@ -107,8 +107,10 @@ def capture(function: Callable[[], Any], stream: Any = None) -> CapturedGraph:
     return CapturedGraph(handle, outputs, partial(_let_go, recorder.drop, function, pool))
 
 
-def _let_go(drop: Callable[[], None], *_kept: Any) -> None:
+def _let_go(drop: Callable[[], None], _kept: Any, pool: Any) -> None:
     drop()
+    if pool is not None:
+        pool.free_all_blocks()  # CuPy keeps the memory of a pool that is dropped
 
 
 def _in_use(library: str) -> Any:
@@ -155,11 +157,13 @@ def _record(recorder: _Recorder, pointer: int, function: Callable[[], Any]) -> t
     try:
         outputs = function()
     except BaseException as error:
-        invalidated = _capturing(pointer) == "INVALIDATED"
+        # CuPy asks first and raises itself, so that the capture is still sound.
+        refused = isinstance(error, RuntimeError) and "captur" in str(error).lower()
+        refused = refused or _capturing(pointer) == "INVALIDATED"
         with suppress(GpuError):
             recorder.end()
         recorder.drop()
-        if not invalidated:
+        if not refused:
             raise
         raise GpuError(f"CUDA does not capture this ({_said(error)}): {_ADVICE}") from error
     try:
@@ -233,25 +237,26 @@ def _torch_call(torch: Any, pool: Any, call: Callable[[], None]) -> None:
         for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
             with suppress(RuntimeError, AttributeError):
                 getattr(torch._C, name)(device, pool)
+        _reset_generator(torch)
         raise GpuError(f"PyTorch could not capture ({_said(error)})") from error
 
 
-class _Stream:
-    """A stream by its handle, for `cupy.cuda.Stream.from_external`."""
+def _reset_generator(torch: Any) -> None:
+    """Have the generator of random numbers know that no capture is on.
 
-    def __init__(self, pointer: int) -> None:
-        self._pointer = pointer
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._pointer
+    A failed capture leaves it in the state of one (seen with PyTorch 2.11); one that ends well does
+    not.
+    """
+    empty = torch.cuda.CUDAGraph()
+    with suppress(RuntimeError):
+        empty.capture_begin(capture_error_mode="thread_local")
+        empty.capture_end()
 
 
 def _use_cupy(cupy: Any, pointer: int, stack: ExitStack) -> Any:
     """Have CuPy use the stream and a memory pool of its own; return the pool."""
     pool = cupy.cuda.MemoryPool(partial(_allocate, cupy))
-    from_external = getattr(cupy.cuda.Stream, "from_external", None)
-    made = from_external(_Stream(pointer)) if from_external else cupy.cuda.ExternalStream(pointer)
-    stack.enter_context(made)
+    stack.enter_context(cupy_stream(cupy, pointer))
     stack.enter_context(cupy.cuda.using_allocator(pool.malloc))
     return pool
 

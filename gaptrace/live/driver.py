@@ -1,5 +1,6 @@
 """Calls of the CUDA driver through cuda-bindings, with errors that say what to do."""
 
+import functools
 from typing import Any
 
 from gaptrace.errors import GpuError
@@ -10,16 +11,21 @@ _NO_BINDINGS = (
 )
 
 
+@functools.cache
 def driver() -> Any:
     """Return the module `cuda.bindings.driver`.
 
     Raises:
-        GpuError: cuda-bindings is not installed.
+        GpuError: cuda-bindings or the driver is not installed.
     """
     try:
         from cuda.bindings import driver as module
     except ImportError as error:
         raise GpuError(_NO_BINDINGS) from error
+    try:
+        module.cuDriverGetVersion()
+    except RuntimeError as error:
+        raise GpuError(f"no NVIDIA driver: {error}; run gaptrace doctor") from error
     return module
 
 

@@ -60,9 +60,8 @@ class Chunks:
         self._execs = list(execs)
         self._api = driver()
         self._end = weakref.finalize(self, _destroy_execs, self._execs, source)
-        self._end.atexit = (
-            False  # the driver may be gone by then, and frees all of a process itself
-        )
+        # The driver may be gone by then, and frees all that a process has.
+        self._end.atexit = False
 
     @property
     def execs(self) -> tuple[int, ...]:
@@ -92,8 +91,9 @@ class Chunks:
         if not self._end.alive:
             raise GpuError(f"{doing} chunks that have been closed: split the graph again")
         handle = self._api.CUstream(stream_handle(stream))
+        doing = f"{doing} a chunk of a graph"
         for piece in self._execs:
-            done(call(piece, handle), f"{doing} a chunk of a graph")
+            done(call(piece, handle), doing)
 
     def close(self) -> None:
         """Free the chunks; those in flight still end. Closing again does nothing."""
