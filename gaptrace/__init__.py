@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gaptrace.live.ranges import range, step
     from gaptrace.live.split import split
     from gaptrace.trace import Trace
-    from gaptrace.tune import tune
+    from gaptrace.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,7 @@ _HOME = {
     "range": "gaptrace.live.ranges",
     "split": "gaptrace.live.split",
     "step": "gaptrace.live.ranges",
-    "tune": "gaptrace.tune",
+    "tune": "gaptrace.tuning",
 }
 
 

@@ -9,7 +9,7 @@ from gaptrace.cost import ChunkModel, HostCost, NotIdentifiableError, makespan
 from gaptrace.fit import fit
 from gaptrace.schedules import uniform
 from gaptrace.timings import Arm, ArmTiming, LaunchCost, Measurement
-from gaptrace.tune import recommendation
+from gaptrace.tuning import recommendation
 
 
 def times_of(model, notice_ns, sizes):

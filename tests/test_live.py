@@ -597,3 +597,15 @@ def test_a_program_that_uses_neither_imports_neither(tmp_path):
         tmp_path, "import sys; print([m for m in ('nvtx', 'cupy', 'torch') if m in sys.modules])"
     )
     assert printed == "[]\n"
+
+
+def test_public_names_are_what_they_are_called_after_all_was_fetched():
+    """A module of the same name as a function would take its place once it is imported."""
+    import gaptrace
+
+    for name in gaptrace.__all__:
+        getattr(gaptrace, name)
+    modules = [
+        name for name in gaptrace.__all__ if type(getattr(gaptrace, name)).__name__ == "module"
+    ]
+    assert modules == []

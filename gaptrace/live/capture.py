@@ -3,9 +3,10 @@
 import gc
 import re
 import sys
+import warnings
 import weakref
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -231,7 +232,8 @@ def _torch_recorder(torch: Any, pointer: int, stack: ExitStack) -> _Recorder:
 def _torch_call(torch: Any, pool: Any, call: Callable[[], None]) -> None:
     """Begin or end a capture; where that fails, PyTorch's allocator would go on with the pool."""
     try:
-        call()
+        with _no_word_of_empty_graphs():
+            call()
     except RuntimeError as error:
         device = torch.cuda.current_device()
         for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
@@ -248,9 +250,17 @@ def _reset_generator(torch: Any) -> None:
     not.
     """
     empty = torch.cuda.CUDAGraph()
-    with suppress(RuntimeError):
+    with suppress(RuntimeError), _no_word_of_empty_graphs():
         empty.capture_begin(capture_error_mode="thread_local")
         empty.capture_end()
+
+
+@contextmanager
+def _no_word_of_empty_graphs() -> Iterator[None]:
+    """PyTorch warns of them; here they are an error of their own, or meant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The CUDA Graph is empty", UserWarning)
+        yield
 
 
 def _use_cupy(cupy: Any, pointer: int, stack: ExitStack) -> Any:
