@@ -12,6 +12,8 @@ from gaptrace.render.json import analysis_object
 from gaptrace.trace import Trace
 
 _OF_WINDOW = ("refused", "trace", "devices", "ranges", "graphs")
+#: Each takes an analysis of its own. No host has more GPUs; damaged files name thousands.
+_MOST_DEVICES = 64
 _TOTALS = ("busy_ns", "idle_ns", "gap_count", "causes")
 
 
@@ -49,7 +51,7 @@ def of_window(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def totals(trace: Trace, window: Window, devices: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return busy, idle, gaps and causes of each device as `analyze --from --to` gives them.
+    """Return busy, idle, gaps and causes of up to 64 devices as `analyze --from --to` gives them.
 
     The times asked for are those of the window, but not before the device's first op in it nor
     after its last: what a device does before and after is not in a copy.
@@ -60,7 +62,7 @@ def totals(trace: Trace, window: Window, devices: list[dict[str, Any]]) -> dict[
         devices: as in the figures of the copy.
     """
     found: dict[str, Any] = {}
-    for row in devices:
+    for row in devices[:_MOST_DEVICES]:
         begin, end = max(window[0], row["first_ns"]), min(window[1], row["last_ns"])
         if begin >= end:
             continue
