@@ -82,6 +82,8 @@ def read_nsys(path: Path) -> Trace:
 def _strings(export: ExportFile) -> pl.DataFrame:
     rows = export.rows("SELECT id, value FROM StringIds")
     try:
+        if any(isinstance(value, float) for _, value in rows):
+            raise TypeError("polars would take a number for text")
         strings = pl.DataFrame(
             rows, schema={"name_id": pl.Int64, "value": pl.String}, orient="row", strict=True
         )
