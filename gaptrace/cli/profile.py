@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +12,7 @@ import click
 from gaptrace.errors import GaptraceError, NotRecordedError, RecorderError
 
 if TYPE_CHECKING:
+    from gaptrace.record.cupti import Cupti
     from gaptrace.record.machine import Driver
     from gaptrace.record.nsys import Nsys
     from gaptrace.record.recording import Granularity, Recording
@@ -46,6 +46,12 @@ class TargetCommand(click.Command):
     help="Record CUDA graphs as wholes, node by node, or once each way in two runs.",
 )
 @click.option(
+    "--recorder",
+    type=click.Choice(["nsys", "cupti"]),
+    help="Nsight Systems, or CUPTI inside the program itself, which needs no installation but "
+    "records Python programs only.  [default: nsys where it is installed]",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
@@ -63,11 +69,12 @@ def command(
     is_module: bool,
     is_command: bool,
     granularity: Literal["graph", "node", "both"],
+    recorder: Literal["nsys", "cupti"] | None,
     output: Path | None,
     as_json: bool,
     target: tuple[str, ...],
 ) -> int:
-    """Record a program with Nsight Systems, then say where its GPU stood idle, and why.
+    """Record a program with Nsight Systems or CUPTI, then say where its GPU stood idle, and why.
 
     \b
     gaptrace profile [OPTIONS] SCRIPT.py [ARGS]...
@@ -79,15 +86,19 @@ def command(
     versions of everything involved stay in one folder.
     """  # noqa: D301 - \b keeps click from joining the lines
     from gaptrace.record.machine import probe_driver, versions
-    from gaptrace.record.nsys import find_nsys
+    from gaptrace.record.nsys import Nsys
+    from gaptrace.record.recorders import choose
+    from gaptrace.record.recording import launcher
     from gaptrace.record.run_folder import create_run_folder, write_versions
 
     form = _form(target[0], is_module=is_module, is_command=is_command)
-    nsys = find_nsys()
-    folder = create_run_folder(output, target[0], datetime.now())
     driver = probe_driver()
-    write_versions(folder, versions(nsys.version, driver))
-    _say(f"recording with nsys {nsys.version} into {_short(folder)}")
+    chosen = choose(recorder, form, driver)
+    folder = create_run_folder(output, target[0], datetime.now())
+    name = "nsys" if isinstance(chosen, Nsys) else "cupti"
+    write_versions(folder, versions(name, chosen.version, driver))
+    called = "nsys" if name == "nsys" else "CUPTI, cupti-python"
+    _say(f"recording with {called} {chosen.version} into {_short(folder)}")
 
     wanted: tuple[Granularity, ...] = ("graph", "node") if granularity == "both" else (granularity,)
     objects: dict[str, Any] = {}
@@ -95,10 +106,11 @@ def command(
     for each in wanted:
         place = folder / each if granularity == "both" else folder
         place.mkdir(exist_ok=True)
-        recording = _record(folder, place, each, nsys, target, form, as_json=as_json)
+        command = launcher(target, form=form)
+        recording = _record(folder, place, each, chosen, command, as_json=as_json)
         status = recording.status
         try:
-            exported = _export(recording, folder, nsys)
+            exported = _export(recording, folder, chosen, driver)
             objects[each] = _analyze(exported, place, driver, target[0], as_text=not as_json)
         except GaptraceError as error:
             if status == 0:
@@ -134,40 +146,56 @@ def _record(
     folder: Path,
     place: Path,
     granularity: "Granularity",
-    nsys: "Nsys",
-    target: Sequence[str],
-    form: Form,
+    recorder: "Nsys | Cupti",
+    command: list[str],
     *,
     as_json: bool,
 ) -> "Recording":
     """Record; the command is written down before it runs."""
-    from gaptrace.record.recording import launcher, nsys_command, record
+    from gaptrace.record.cupti import VARIABLE, cupti_task, record_with_cupti
+    from gaptrace.record.nsys import Nsys
+    from gaptrace.record.recording import nsys_command, record
     from gaptrace.record.run_folder import add_command
 
     stem = place / granularity
-    command = nsys_command(launcher(target, form=form), stem, granularity=granularity, nsys=nsys)
-    add_command(folder, command)
-    recording = record(command, stem, nsys=nsys, output=(2, 2) if as_json else (1, 2))
+    output = (2, 2) if as_json else (1, 2)
+    if isinstance(recorder, Nsys):
+        command = nsys_command(command, stem, granularity=granularity, nsys=recorder)
+        add_command(folder, command)
+        recording = record(command, stem, nsys=recorder, output=output)
+        name = f"nsys {recorder.version}"
+    else:
+        add_command(folder, command, {VARIABLE: cupti_task(stem, granularity)})
+        recording = record_with_cupti(command, stem, granularity=granularity, output=output)
+        name = f"cupti-python {recorder.version}"
     if recording.notes.get("output_in_log"):
-        _say(f"warning: nsys {nsys.version} kept the program's output; it is in {recording.log}")
+        _say(f"warning: {name} kept the program's output; it is in {recording.log}")
     if recording.notes.get("nvtx", {}).get("state") == "silent":
         _say(
-            f"warning: nvtx {recording.notes['nvtx']['version']} and nsys {nsys.version} do not "
-            "work together: no NVTX range of Python code is in this recording; "
-            "run gaptrace doctor"
+            f"warning: nvtx {recording.notes['nvtx']['version']} and {name} do not work together: "
+            "no NVTX range of Python code is in this recording; run gaptrace doctor"
         )
     return recording
 
 
-def _export(recording: "Recording", folder: Path, nsys: "Nsys") -> Path:
+def _export(
+    recording: "Recording", folder: Path, recorder: "Nsys | Cupti", driver: "Driver"
+) -> Path:
     from gaptrace.cli.progress import percentage_bar
+    from gaptrace.record.cupti_file import convert
     from gaptrace.record.export import export, export_command
+    from gaptrace.record.nsys import Nsys
     from gaptrace.record.run_folder import add_command
 
     report = recording.report
-    add_command(folder, export_command(report, report.with_suffix(".sqlite"), nsys))
-    with percentage_bar("exporting") as progress:
-        return export(report, nsys=nsys, progress=progress)
+    if isinstance(recorder, Nsys):
+        add_command(folder, export_command(report, report.with_suffix(".sqlite"), recorder))
+        with percentage_bar("exporting") as progress:
+            return export(report, nsys=recorder, progress=progress)
+    ended = recording.notes.get("status") is not None
+    exported = convert(report, report.with_suffix(".sqlite"), driver, ended=ended)
+    report.unlink()  # the export holds all of it
+    return exported
 
 
 def _analyze(

@@ -12,7 +12,8 @@ class RunNotes:
 
     The file holds one JSON object: `pid`; `arguments`; `python`; `nvtx` {`version`, `state`};
     `graphs` {library: what was done about its graphs}; `output_in_log`, whether the program's
-    output went to the log of the recorder; `status`, the exit status, null until the end and for a
+    output went to the log of the recorder; `cupti`, {`problem`: why CUPTI cannot record} where it
+    cannot but was asked to; `status`, the exit status, null until the end and for a
     process that does not come to its end.
     """
 
@@ -22,6 +23,7 @@ class RunNotes:
         self.nvtx: dict[str, str | None] = {"version": None, "state": None}
         self.graphs: dict[str, str] = {}
         self.output_in_log = False
+        self.cupti: dict[str, str] = {}
         self.status: int | None = None
         self._arguments = arguments
 
@@ -49,6 +51,7 @@ class RunNotes:
             "nvtx": self.nvtx,
             "graphs": self.graphs,
             "output_in_log": self.output_in_log,
+            "cupti": self.cupti,
             "status": self.status,
         }
         # The program may have moved or filled the disk; that is no reason to fail it.
