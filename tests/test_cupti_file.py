@@ -19,6 +19,7 @@ from spools import (
 )
 
 from gaptrace.analysis import analyze
+from gaptrace.cli import main
 from gaptrace.errors import NotRecordedError, RecorderError
 from gaptrace.read import read
 from gaptrace.record.cupti_file import convert
@@ -418,6 +419,18 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     spool = write_spool(tmp_path / "graph.cupti", header(), *LAUNCHED, END)
     with pytest.raises(RecorderError, match="cannot write the export"):
         convert(spool, tmp_path / "absent" / "graph.sqlite", H200, ended=True)
+
+
+def test_a_copy_to_share_is_still_one_of_cupti(tmp_path):
+    trace_of(tmp_path, header(), *LAUNCHED, END)
+    copy = tmp_path / "copy.sqlite"
+    assert main(["redact", str(tmp_path / "graph.sqlite"), "-o", str(copy)]) == 0
+    meta = read(copy).meta
+    assert (meta.format, meta.product_version, meta.granularity) == (
+        "gaptrace-cupti",
+        "13.0",
+        "graph",
+    )
 
 
 # Names of kernels

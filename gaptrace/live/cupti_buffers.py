@@ -14,6 +14,8 @@ _END_OF_BUFFER = 12  # CUPTI_ERROR_MAX_LIMIT_REACHED
 #: Kinds are numbered from 0, and there were 56 of them in CUDA 13.0.
 _KINDS = 256
 _MOST_TEXTS = 10_000
+#: After how many records of a family in a row to look for the end of the row at once.
+_LONG = 16
 
 #: void (uint8_t **buffer, size_t *size, size_t *maxNumRecords)
 _REQUESTED = ctypes.CFUNCTYPE(
@@ -143,42 +145,62 @@ class BufferPool:
         """Frames of a buffer: texts before the records that point to them."""
         import numpy as np
 
-        memory = memoryview(self._buffers[buffer])[:valid]
-        runs: dict[tuple[int, int], list[memoryview]] = {}
+        words = self._buffers[buffer][: valid // 8 * 8].view("<u8")
+        found: list[bytes] = []
         texts: dict[int, str] = {}
-        for family, size, start, end in self._runs(buffer, valid):
+        for (family, size), places in self._places(buffer, valid).items():
             if not self._families.is_wanted(family):
                 continue
-            runs.setdefault((family, size), []).append(memory[start:end])
+            first = np.array(places, np.int64) // 8
+            rows = np.lib.stride_tricks.sliding_window_view(words, size // 8)[first]
             for offset in self._families.texts[family]:
-                pointers: Any = np.ndarray(
-                    ((end - start) // size,), "<u8", memory, start + offset, (size,)
-                )
-                for pointer in np.unique(pointers).tolist():
+                for pointer in np.unique(rows[:, offset // 8]).tolist():
                     self._note_text(pointer, texts)
+            found.append(frame(b"R", RECORDS.pack(family, size), rows.tobytes()))
         if texts:
             yield frame(b"T", json.dumps(texts).encode())
-        for (family, size), parts in runs.items():
-            yield frame(b"R", RECORDS.pack(family, size), *parts)
+        yield from found
 
-    def _runs(self, buffer: int, valid: int) -> Iterator[tuple[int, int, int, int]]:
-        """Family, record length, start and end of each run of records that are alike."""
-        words = self._buffers[buffer][: valid // 4 * 4].view("<u4")
-        next_record = self._library.cuptiActivityGetNextRecord
-        at = 0
+    def _places(self, buffer: int, valid: int) -> dict[tuple[int, int], list[int]]:
+        """Return where the records of each family and length begin.
+
+        A launch leaves the record of its call and that of its kernel side by side, so that records
+        are mostly looked at one by one; a graph leaves those of its nodes in a row.
+        """
+        kinds = memoryview(self._buffers[buffer])[: valid // 4 * 4].cast("I")
+        families = self._families
+        sizes, family_of = families.learned, families.of.tolist()
+        places: dict[tuple[int, int], list[int]] = {}
+        of_kind: dict[int, list[int]] = {}
+        at, alike, last = 0, 0, -1
         while at < valid:
-            kind = int(words[at // 4])
-            size = None
-            if 0 < kind < _KINDS:
-                size = self._families.size(kind, at, buffer, valid, next_record)
+            kind = kinds[at >> 2]
+            size = sizes.get(kind) or self._size(kind, at, buffer, valid)
             if size is None or at + size > valid:
                 # CUPTI's own walk ends at such a record, too.
                 self._write(frame(b"L", json.dumps({"unread_bytes": valid - at}).encode()))
-                return
-            family = int(self._families.of[kind])
-            end = at + size * run_length(words[at // 4 :], size // 4, family, self._families.of)
-            yield family, size, at, end
-            at = end
+                break
+            family = family_of[kind]
+            own = of_kind.get(kind)
+            if own is None:
+                own = of_kind[kind] = places.setdefault((family, size), [])
+            alike = alike + 1 if family == last else 0
+            last = family
+            if alike < _LONG:
+                own.append(at)
+                at += size
+            else:
+                rest = self._buffers[buffer][at : valid // 4 * 4].view("<u4")
+                end = at + size * run_length(rest, size // 4, family, families.of)
+                own.extend(range(at, end, size))
+                at, alike = end, 0
+        return places
+
+    def _size(self, kind: int, at: int, buffer: int, valid: int) -> int | None:
+        if not 0 < kind < _KINDS:
+            return None
+        next_record = self._library.cuptiActivityGetNextRecord
+        return self._families.size(kind, at, buffer, valid, next_record)
 
     def _note_text(self, pointer: int, texts: dict[int, str]) -> None:
         """Read a text anew each time: its memory may hold another one since."""
