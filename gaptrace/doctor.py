@@ -14,6 +14,7 @@ from typing import Literal
 
 from gaptrace import __version__
 from gaptrace.errors import RecorderError
+from gaptrace.record.cupti import mismatch
 from gaptrace.record.machine import Driver, package_versions, probe_driver
 from gaptrace.record.nsys import (
     Nsys,
@@ -56,15 +57,16 @@ def examine(environment: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
     return (
         Check("gaptrace", "ok", __version__),
         Check("Python", "ok", f"{platform.python_version()} on {platform.platform()}"),
-        *_recorder(environment, packages["nvtx"]),
+        *(nsys := _recorder(environment, packages["nvtx"])),
         *_driver(driver),
+        cupti := _cupti(packages["cupti-python"], packages["nvidia-cuda-cupti"], driver),
+        _recorders(nsys, cupti, driver),
         _cupy(packages["cupy"], driver),
         _package(
             packages["cuda-bindings"],
             "cuda-bindings",
             f"cuts captured graphs into chunks: pip install 'gaptrace[{_cuda_extra(driver)}]'",
         ),
-        _cupti(packages["cupti-python"], driver),
         _package(
             packages["torch"],
             "PyTorch",
@@ -183,18 +185,37 @@ def _cupy(version: str | None, driver: Driver) -> Check:
     return _package(version, "CuPy", f"{adds}: pip install 'gaptrace[{_cuda_extra(driver)}]'")
 
 
-def _cupti(version: str | None, driver: Driver) -> Check:
-    if version is None or driver.cuda_version is None:
-        return _package(version, "CUPTI", "records without nsys: pip install 'gaptrace[cupti]'")
-    ours, theirs = _release(version), _release(driver.cuda_version)
-    if ours[0] == theirs[0] and ours <= theirs:
-        return Check("CUPTI", "ok", f"cupti-python {version}, matches the driver")
-    major, minor = theirs
+def _cupti(version: str | None, library: str | None, driver: Driver) -> Check:
+    if version is None:
+        return Check(
+            "CUPTI",
+            "missing",
+            "not installed",
+            "records without nsys: pip install 'gaptrace[cupti]'",
+        )
+    problem = mismatch(version, library, driver)
+    if problem is not None:
+        detail, _, advice = problem.partition("; ")
+        return Check("CUPTI", "problem", detail, advice)
+    fits = ", matches the driver" if driver.cuda_version is not None else ", not tried"
+    return Check("CUPTI", "ok", f"cupti-python {version}{fits}")
+
+
+def _recorders(nsys: list[Check], cupti: Check, driver: Driver) -> Check:
+    """Say which recorders `gaptrace profile` can use here."""
+    usable = []
+    if not {check.state for check in nsys if check.name != "nvtx"} - {"ok"}:
+        usable.append("nsys")
+    if cupti.state == "ok" and driver.problem is None and driver.gpus:
+        usable.append("CUPTI")
+    if usable:
+        others = "".join(f", {name}" for name in usable[1:])
+        return Check("recorders", "ok", f"{usable[0]} (used unless --recorder says else){others}")
     return Check(
-        "CUPTI",
-        "problem",
-        f"cupti-python {version} is for another CUDA than the driver's {driver.cuda_version}",
-        f"the driver may refuse it: pip install 'cupti-python>={major},<={major}.{minor}.999'",
+        "recorders",
+        "missing",
+        "none that works here",
+        "record programs for gaptrace profile: see nsys and CUPTI",
     )
 
 
@@ -207,8 +228,3 @@ def _package(version: str | None, name: str, adds: str) -> Check:
 def _cuda_extra(driver: Driver) -> str:
     """Return the extra for this driver; the newest where there is none."""
     return "cuda12" if (driver.cuda_version or "").startswith("12.") else "cuda13"
-
-
-def _release(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)

@@ -178,8 +178,8 @@ class Meta:
 
     Attributes:
         path: the file that was read.
-        format: `nsys-sqlite`.
-        product_version: of the exporter; the capture may be older.
+        format: `nsys-sqlite`, or `gaptrace-cupti` when gaptrace's own recorder wrote it.
+        product_version: of the exporter; the capture may be older. Of CUPTI in `gaptrace-cupti`.
         schema_version: as three numbers, null before 2022.
         granularity: `graph` when a graph execution is one op, `node` when each of its nodes is;
             null when nothing in the file tells (no graph was launched, or an old recorder).

@@ -10,13 +10,13 @@ import pytest
 import gaptrace
 
 PACKAGE = Path(gaptrace.__file__).parent
-GPU_LIBRARIES = {"cupy", "cuda", "torch", "nvtx", "numba"}
+GPU_LIBRARIES = {"cupy", "cuda", "cupti", "torch", "nvtx", "numba"}
 
 #: Left to right: a module imports only from parts to its left. Parts of one set see each other only
 #: where they are the same part.
 ORDER = (
     {"errors"},
-    {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spread", "totals"},
+    {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals"},
     {"schedules", "timings"},
     {"fit"},
     {"live", "record", "read"},
@@ -46,6 +46,7 @@ MUST_NOT = {
     "tuning": {"read", "record", "render"},
     "cuts": {"trace", "intervals"},
     "totals": {"trace", "intervals"},
+    "spool": {"trace", "intervals"},
     "read": {"record", "live"},
     "record": {"read", "live", "trace"},
     "live": {"read", "record", "trace"},

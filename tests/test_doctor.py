@@ -55,7 +55,7 @@ def test_a_bare_machine(machine, monkeypatch):
     missing = [check for check in checks if check.state == "missing"]
     assert {check.name for check in missing} == {
         *("nsys", "nvtx", "NVIDIA driver", "CuPy", "cuda-bindings", "CUPTI", "PyTorch"),
-        *("polars", "plotly"),
+        *("polars", "plotly", "recorders"),
     }
     assert all(check.advice for check in missing)
     assert [check.name for check in checks if check.state == "problem"] == []
@@ -105,7 +105,34 @@ def test_cupti_and_the_driver(machine, cupti, cuda, state):
     assert check.state == state
     assert (check.advice is None) == (state == "ok")
     if state == "problem":
-        assert check.advice.endswith("pip install 'cupti-python>=13,<=13.0.999'")
+        assert check.advice == "pip install 'cupti-python~=13.0,<13.1' 'nvidia-cuda-cupti<13.1'"
+
+
+@pytest.mark.parametrize(
+    ("driver", "cupti", "nsys", "state", "detail"),
+    [
+        (H200, "13.0.1", True, "ok", "nsys (used unless --recorder says else), CUPTI"),
+        (H200, "13.0.1", False, "ok", "CUPTI (used unless --recorder says else)"),
+        (H200, "13.2.0", True, "ok", "nsys (used unless --recorder says else)"),
+        (NO_DRIVER, "13.0.1", False, "missing", "none that works here"),
+        (Driver("1", "13.0", (), None), "13.0.1", False, "missing", "none that works here"),
+    ],
+)
+def test_which_recorders_can_be_used(
+    machine, fake, monkeypatch, driver, cupti, nsys, state, detail
+):
+    monkeypatch.setattr("gaptrace.record.nsys._USUAL_PLACES", ())
+    machine(driver, cupti_python=cupti)
+    check = named(examine({"GAPTRACE_NSYS": str(fake)} if nsys else NOTHING), "recorders")
+    assert (check.state, check.detail) == (state, detail)
+    assert (check.advice is None) == (state == "ok")
+
+
+def test_the_library_of_cupti_and_the_driver(machine):
+    machine(H200, cupti_python="13.0.1", nvidia_cuda_cupti="13.5.25")
+    check = named(examine(NOTHING), "CUPTI")
+    assert check.state == "problem"
+    assert check.detail == "nvidia-cuda-cupti 13.5.25 is not for the driver's CUDA 13.0"
 
 
 def test_a_driver_that_does_not_start(machine):

@@ -33,20 +33,24 @@ def sizes_of(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     return sizes
 
 
-def settings(arms: Sequence[str], chunks: Sequence[int], *, recorded: bool) -> str | None:
-    """Return what `gaptrace.live.plans` is told about one pass; None when there are no arms."""
+def recorded_arms(arms: Sequence[str], chunks: Sequence[int]) -> dict[str, str]:
+    """Return what a recorded run is told, so that each arm appears in the recording."""
     if not arms:
-        return None
-    told: dict[str, Any] = {"arms": list(arms), "chunks": list(chunks)}
-    if recorded:
-        told |= {"rounds": _RECORDED_ROUNDS, "steps": _RECORDED_STEPS}
-    else:
-        told["rounds"] = _TIMED_ROUNDS
-    return json.dumps(told)
+        return {}
+    return _told(arms, chunks, rounds=_RECORDED_ROUNDS, steps=_RECORDED_STEPS)
+
+
+def _told(arms: Sequence[str], chunks: Sequence[int], **more: int) -> dict[str, str]:
+    return {"GAPTRACE_ARMS": json.dumps({"arms": list(arms), "chunks": list(chunks)} | more)}
 
 
 def time_arms(
-    command: Sequence[str], told: str, folder: Path, *, as_json: bool
+    command: Sequence[str],
+    arms: Sequence[str],
+    chunks: Sequence[int],
+    folder: Path,
+    *,
+    as_json: bool,
 ) -> tuple[int, dict[str, Any]]:
     """Run the program without a recorder; keep and print what its steps took.
 
@@ -58,16 +62,15 @@ def time_arms(
     """
     from gaptrace.cli.terminal import color, width
     from gaptrace.errors import GpuError
+    from gaptrace.record.children import run_program
     from gaptrace.record.run_folder import REPORT_WIDTH, add_command, write_arms
-    from gaptrace.record.unrecorded import run_unrecorded
     from gaptrace.render.arms import arms_text
     from gaptrace.timings import measurement_of
 
-    add_command(folder, command)
-    output = (2, 2) if as_json else (1, 2)
-    status, notes = run_unrecorded(
-        command, folder / "arms.script.json", told={"GAPTRACE_ARMS": told}, output=output
-    )
+    told = _told(arms, chunks, rounds=_TIMED_ROUNDS)
+    add_command(folder, command, told)
+    notes_path = folder / "arms.script.json"
+    status, notes = run_program(command, notes_path, told, (2, 2) if as_json else (1, 2))
     found: dict[str, Any] = notes.get("arms", {})
     problems = [result["error"] for result in found.values() if "error" in result]
     sound = {name: result for name, result in found.items() if "error" not in result}

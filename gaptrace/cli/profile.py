@@ -2,18 +2,18 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gaptrace.cli.arms import arms_of, settings, sizes_of, time_arms
+from gaptrace.cli.arms import arms_of, recorded_arms, sizes_of, time_arms
 from gaptrace.cli.target import TargetCommand, form_of
 from gaptrace.errors import GaptraceError, NotRecordedError, RecorderError
 
 if TYPE_CHECKING:
+    from gaptrace.record.cupti import Cupti
     from gaptrace.record.machine import Driver
     from gaptrace.record.nsys import Nsys
     from gaptrace.record.recording import Granularity, Recording
@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     help="Chunk sizes for --arms in CUDA nodes, as 100,50.  [default: halves, quarters ...]",
 )
 @click.option(
+    "--recorder",
+    type=click.Choice(["nsys", "cupti"]),
+    help="Nsight Systems, or CUPTI inside the program itself, which needs no installation but "
+    "records Python programs only.  [default: nsys where it is installed]",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
@@ -65,11 +71,12 @@ def command(
     granularity: Literal["graph", "node", "both"],
     arms: tuple[str, ...],
     chunks: tuple[int, ...],
+    recorder: Literal["nsys", "cupti"] | None,
     output: Path | None,
     as_json: bool,
     target: tuple[str, ...],
 ) -> int:
-    """Record a program with Nsight Systems, then say where its GPU stood idle, and why.
+    """Record a program with Nsight Systems or CUPTI, then say where its GPU stood idle, and why.
 
     \b
     gaptrace profile [OPTIONS] SCRIPT.py [ARGS]...
@@ -82,38 +89,39 @@ def command(
     before that, without a recorder.
     """  # noqa: D301 - \b keeps click from joining the lines
     from gaptrace.record.machine import probe_driver, versions
-    from gaptrace.record.nsys import find_nsys
-    from gaptrace.record.recording import launcher, nsys_command
+    from gaptrace.record.nsys import Nsys
+    from gaptrace.record.recorders import choose
+    from gaptrace.record.recording import launcher
     from gaptrace.record.run_folder import create_run_folder, write_versions
 
     form = form_of(target[0], is_module=is_module, is_command=is_command)
     if chunks and not arms:
         raise click.UsageError("--chunks says how to cut the graphs of --arms: name both")
-    nsys = find_nsys()
-    folder = create_run_folder(output, target[0], datetime.now())
     driver = probe_driver()
-    write_versions(folder, versions(nsys.version, driver))
-    _say(f"recording with nsys {nsys.version} into {_short(folder)}")
+    chosen = choose(recorder, form, driver)
+    folder = create_run_folder(output, target[0], datetime.now())
+    name = "nsys" if isinstance(chosen, Nsys) else "cupti"
+    write_versions(folder, versions(name, chosen.version, driver))
+    called = "nsys" if name == "nsys" else "CUPTI, cupti-python"
+    _say(f"recording with {called} {chosen.version} into {_short(folder)}")
 
-    timed: dict[str, Any] = {}
-    if told := settings(arms, chunks, recorded=False):
-        status, timed = time_arms(launcher(target, form=form), told, folder, as_json=as_json)
+    launched, timed = launcher(target, form=form), dict[str, Any]()
+    if arms:
+        status, timed = time_arms(launched, arms, chunks, folder, as_json=as_json)
         if status != 0:
             _say(f"{target[0]} ended with status {status}")
             return status
+    told = recorded_arms(arms, chunks)
     wanted: tuple[Granularity, ...] = ("graph", "node") if granularity == "both" else (granularity,)
     objects: dict[str, Any] = {}
     status = 0
     for each in wanted:
         place = folder / each if granularity == "both" else folder
         place.mkdir(exist_ok=True)
-        launched = launcher(target, form=form)
-        recorded = nsys_command(launched, place / each, granularity=each, nsys=nsys)
-        told = settings(arms, chunks, recorded=True)
-        recording = _record(folder, place / each, recorded, nsys, told, as_json=as_json)
+        recording = _record(folder, place, each, chosen, launched, told, as_json=as_json)
         status = recording.status
         try:
-            exported = _export(recording, folder, nsys)
+            exported = _export(recording, folder, chosen, driver)
             objects[each] = _analyze(exported, place, driver, target[0], as_text=not as_json)
         except GaptraceError as error:
             if status == 0:
@@ -131,40 +139,61 @@ def command(
 
 def _record(
     folder: Path,
-    stem: Path,
-    command: Sequence[str],
-    nsys: "Nsys",
-    arms: str | None,
+    place: Path,
+    granularity: "Granularity",
+    recorder: "Nsys | Cupti",
+    command: list[str],
+    told: dict[str, str],
     *,
     as_json: bool,
 ) -> "Recording":
     """Record; the command is written down before it runs."""
-    from gaptrace.record.recording import record
+    from gaptrace.record.cupti import VARIABLE, cupti_task, record_with_cupti
+    from gaptrace.record.nsys import Nsys
+    from gaptrace.record.recording import nsys_command, record
     from gaptrace.record.run_folder import add_command
 
-    add_command(folder, command)
+    stem = place / granularity
     output = (2, 2) if as_json else (1, 2)
-    recording = record(command, stem, nsys=nsys, output=output, arms=arms)
+    if isinstance(recorder, Nsys):
+        command = nsys_command(command, stem, granularity=granularity, nsys=recorder)
+        add_command(folder, command)
+        recording = record(command, stem, nsys=recorder, output=output, told=told)
+        name = f"nsys {recorder.version}"
+    else:
+        add_command(folder, command, {VARIABLE: cupti_task(stem, granularity)})
+        recording = record_with_cupti(
+            command, stem, granularity=granularity, output=output, told=told
+        )
+        name = f"cupti-python {recorder.version}"
     if recording.notes.get("output_in_log"):
-        _say(f"warning: nsys {nsys.version} kept the program's output; it is in {recording.log}")
+        _say(f"warning: {name} kept the program's output; it is in {recording.log}")
     if recording.notes.get("nvtx", {}).get("state") == "silent":
         _say(
-            f"warning: nvtx {recording.notes['nvtx']['version']} and nsys {nsys.version} do not "
-            "work together: no NVTX range of Python code is in this recording; "
-            "run gaptrace doctor"
+            f"warning: nvtx {recording.notes['nvtx']['version']} and {name} do not work together: "
+            "no NVTX range of Python code is in this recording; run gaptrace doctor"
         )
     return recording
 
 
-def _export(recording: "Recording", folder: Path, nsys: "Nsys") -> Path:
+def _export(
+    recording: "Recording", folder: Path, recorder: "Nsys | Cupti", driver: "Driver"
+) -> Path:
     from gaptrace.cli.progress import percentage_bar
+    from gaptrace.record.cupti_file import convert
     from gaptrace.record.export import export, export_command
+    from gaptrace.record.nsys import Nsys
     from gaptrace.record.run_folder import add_command
 
     report = recording.report
-    add_command(folder, export_command(report, report.with_suffix(".sqlite"), nsys))
-    with percentage_bar("exporting") as progress:
-        return export(report, nsys=nsys, progress=progress)
+    if isinstance(recorder, Nsys):
+        add_command(folder, export_command(report, report.with_suffix(".sqlite"), recorder))
+        with percentage_bar("exporting") as progress:
+            return export(report, nsys=recorder, progress=progress)
+    ended = recording.notes.get("status") is not None
+    exported = convert(report, report.with_suffix(".sqlite"), driver, ended=ended)
+    report.unlink()  # the export holds all of it
+    return exported
 
 
 def _analyze(

@@ -36,17 +36,17 @@ def command(is_module: bool, is_command: bool, as_json: bool, target: tuple[str,
     Exit status 3 when a step would not compute the same.
     """
     from gaptrace.cli.terminal import color, width
+    from gaptrace.record.children import run_program
     from gaptrace.record.recording import launcher
-    from gaptrace.record.unrecorded import run_unrecorded
     from gaptrace.render.replays import replays_text
 
     form = form_of(target[0], is_module=is_module, is_command=is_command)
     with tempfile.TemporaryDirectory() as folder:
-        status, notes = run_unrecorded(
+        status, notes = run_program(
             launcher(target, form=form),
             Path(folder) / "notes.json",
-            told={"GAPTRACE_VERIFY": "1"},
-            output=(2, 2) if as_json else (1, 2),
+            {"GAPTRACE_VERIFY": "1"},
+            (2, 2) if as_json else (1, 2),
         )
     found: dict[str, dict[str, Any]] = notes.get("verify", {})
     errors = [result["error"] for result in found.values() if "error" in result]

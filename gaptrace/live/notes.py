@@ -14,9 +14,9 @@ class RunNotes:
     The file holds one JSON object: `pid`; `arguments`; `python`; `nvtx` {`version`, `state`};
     `graphs` {library: what was done about its graphs}; `output_in_log`, whether the program's
     output went to the log of the recorder; `arms` {step: its measurement, as `timings.as_object`
-    writes it, or `error`}; `verify` {step: what its replays did, as `verify` notes it, or `error`};
-    `status`, the exit status, null until the end and for a process that
-    does not come to its end.
+    writes it, or `error`}; `verify` {step: what its replays did, as `live.shadow` notes it, or
+    `error`}; `cupti`, {`problem`: why CUPTI cannot record} where it cannot but was asked to;
+    `status`, the exit status, null until the end and for a process that does not come to its end.
     """
 
     def __init__(self, path: str | None, arguments: list[str]) -> None:
@@ -27,6 +27,7 @@ class RunNotes:
         self.output_in_log = False
         self.arms: dict[str, dict[str, Any]] = {}
         self.verify: dict[str, dict[str, Any]] = {}
+        self.cupti: dict[str, str] = {}
         self.status: int | None = None
         self._arguments = arguments
 
@@ -56,6 +57,7 @@ class RunNotes:
             "output_in_log": self.output_in_log,
             "arms": self.arms,
             "verify": self.verify,
+            "cupti": self.cupti,
             "status": self.status,
         }
         # The program may have moved or filled the disk; that is no reason to fail it.

@@ -6,7 +6,7 @@
 
 A script or module runs as `python SCRIPT` or `python -m MODULE` would run it, except that the
 CUDA graphs of CuPy and PyTorch are named by NVTX ranges when the program imports these libraries.
-Any other command replaces this process. `gaptrace profile` sets environment variables that are
+Any other command replaces this process. `gaptrace profile` sets environment variables, which are
 gone before the program starts:
 
 - `GAPTRACE_STDIO`: two descriptors, as `3,4`: the output and the error output meant for the
@@ -14,6 +14,8 @@ gone before the program starts:
 - `GAPTRACE_NOTES`: the file for `RunNotes`, what only this process can know about the run.
 - `GAPTRACE_VERIFY`: anything, to have its steps replayed beside it (`gaptrace.live.shadow`).
 - `GAPTRACE_ARMS`: how to measure the program's steps, as `gaptrace.live.measure` takes it, in JSON.
+- `GAPTRACE_CUPTI`: granularity and spool, as `graph:/tmp/x.cupti`, where this process shall record
+  itself; if it cannot, the program is not run.
 """
 
 import io
@@ -28,6 +30,7 @@ from types import CodeType, ModuleType, TracebackType
 _DIRECTORY = sys.path.pop(0) if __name__ == "__main__" and not sys.flags.safe_path else None
 _AT_START = frozenset(sys.modules)
 
+from gaptrace.errors import GpuError  # noqa: E402
 from gaptrace.live.notes import RunNotes  # noqa: E402
 from gaptrace.live.plans import plan_steps  # noqa: E402
 from gaptrace.live.watch import watch_imports  # noqa: E402
@@ -45,6 +48,7 @@ def main() -> None:
     if arguments[:1] == ["--"]:
         notes.write()
         _replace_process(arguments[1:])
+    _record_itself(os.environ.pop("GAPTRACE_CUPTI", None), notes)
     watch_imports(notes)
     notes.write()
     _hide_own_frames()
@@ -57,6 +61,20 @@ def main() -> None:
         code, module = _load_script(arguments[0])
         sys.argv = arguments
     _run(code, module, notes)
+
+
+def _record_itself(asked: str | None, notes: RunNotes) -> None:
+    if asked is None:
+        return
+    from gaptrace.live.cupti import start
+
+    granularity, _, spool = asked.partition(":")
+    try:
+        start(granularity, spool)
+    except GpuError as error:
+        notes.cupti["problem"] = str(error)
+        notes.write()
+        sys.exit(1)
 
 
 def _run(code: CodeType, module: ModuleType, notes: RunNotes) -> None:

@@ -6,8 +6,9 @@ import polars as pl
 
 from gaptrace.trace import API
 
-#: `cudaGraphLaunch_v10000_ptsz` and `cuLaunchKernel_ptsz` name the same call as without suffix.
-_SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
+#: `cudaGraphLaunch_v10000_ptsz` and `cuLaunchKernel_ptsz` name the same call as without suffix, as
+#: does `cudaGraphLaunch_ptsz_v10000`, which is how CUPTI spells it.
+_SUFFIX = re.compile(r"(_v\d+|_ptsz|_ptds)*$")
 
 _BUILD_PHASES = (
     # Calls that make, change or destroy graphs and graph execs, by phase. `cudaGraphAdd...Node` and

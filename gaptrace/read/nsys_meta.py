@@ -5,6 +5,8 @@ import re
 from gaptrace.read.sqlite import ExportFile
 from gaptrace.trace import Granularity, Meta, TraceWarning
 
+#: EXPORT_PRODUCT_NAME of files that others than Nsight Systems wrote in its format.
+_FORMATS = {"gaptrace CUPTI recorder": "gaptrace-cupti"}
 _MODE = "CUDA_GRAPH_TRACE_OPTIONS:MODE"
 
 
@@ -14,7 +16,7 @@ def read_meta(export: ExportFile, granularity: Granularity | None) -> Meta:
     machine = _key_values(export, "TARGET_INFO_SYSTEM_ENV")
     return Meta(
         path=str(export.path),
-        format="nsys-sqlite",
+        format=_FORMATS.get(exported.get("EXPORT_PRODUCT_NAME", ""), "nsys-sqlite"),
         product_version=exported.get("EXPORT_PRODUCT_VERSION"),
         schema_version=exported.get("EXPORT_SCHEMA_VERSION"),
         granularity=granularity,

@@ -18,6 +18,7 @@ _DISTRIBUTIONS = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
     "cuda-bindings": ("cuda-bindings",),
     "cupti-python": ("cupti-python",),
+    "nvidia-cuda-cupti": ("nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12"),
     "torch": ("torch",),
     "plotly": ("plotly",),
 }
@@ -72,13 +73,29 @@ def package_versions() -> dict[str, str | None]:
     return {name: _version(names) for name, names in _DISTRIBUTIONS.items()}
 
 
-def versions(nsys_version: str, driver: Driver) -> dict[str, object]:
-    """Return what a result depends on, for the record beside it."""
+def processor() -> str | None:
+    """Return what the host processor calls itself."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return name[1].strip() if name else None
+
+
+def versions(recorder: str, recorder_version: str, driver: Driver) -> dict[str, object]:
+    """Return what a result depends on, for the record beside it.
+
+    Args:
+        recorder: `nsys` or `cupti`, which names the key of its version.
+        recorder_version: its own, or that of cupti-python.
+        driver: of this machine.
+    """
     return {
         "gaptrace": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "nsys": nsys_version,
+        recorder: recorder_version,
         "driver": driver.version,
         "cuda_driver": driver.cuda_version,
         "gpus": list(driver.gpus),

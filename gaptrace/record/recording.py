@@ -6,21 +6,19 @@ gaptrace was started with are handed through nsys to `gaptrace.live.run`, which 
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import MappingProxyType
 from typing import Any, Literal
 
 from gaptrace.errors import RecorderError
+from gaptrace.record.children import read_notes, signals_passed_on
 from gaptrace.record.nsys import Nsys, find_importer, missing_libraries, packages_of
 
 Granularity = Literal["graph", "node"]
@@ -36,17 +34,17 @@ _AGENT_LOST = "Connection to Agent lost"
 
 @dataclass(frozen=True)
 class Recording:
-    """What one run under nsys left.
+    """What one run under a recorder left.
 
     Attributes:
-        report: the `.nsys-rep` file.
-        log: what nsys itself printed.
+        report: the `.nsys-rep` file, or the spool of the CUPTI recorder.
+        log: what nsys itself printed; None under CUPTI, which prints nothing.
         status: exit status of the program; 128 + n when signal n ended it, 130 after Ctrl-C.
         notes: what `gaptrace.live.notes.RunNotes` wrote, empty if the program never started.
     """
 
     report: Path
-    log: Path
+    log: Path | None
     status: int
     notes: dict[str, Any]
 
@@ -88,7 +86,7 @@ def record(
     *,
     nsys: Nsys,
     output: tuple[int, int] = (1, 2),
-    arms: str | None = None,
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> Recording:
     """Run a command from `nsys_command` and wait for its report.
 
@@ -101,17 +99,17 @@ def record(
         stem: as given to `nsys_command`; its folder exists and holds no file of that name.
         nsys: the recorder.
         output: descriptors for the program's output and error output.
-        arms: how the program's steps are measured, as JSON (see `gaptrace.live.plans`).
+        told: more environment variables for `gaptrace.live.run`.
 
     Raises:
         RecorderError: no report came out; the message says why.
     """
     log = stem.with_name(f"{stem.name}.nsys.log")
     notes_path = stem.with_name(f"{stem.name}.script.json")
-    returncode, interrupted = _run(command, log, notes_path, output, arms)
+    returncode, interrupted = _run(command, log, notes_path, output, told)
     if _AGENT_LOST in log.read_text(errors="replace") and not (notes_path.exists() or interrupted):
         # The program has not begun, so that it can be run.
-        returncode, interrupted = _run(command, log, notes_path, output, arms)
+        returncode, interrupted = _run(command, log, notes_path, output, told)
     notes = read_notes(notes_path)
     report = stem.with_name(f"{stem.name}.nsys-rep")
     if not report.is_file():
@@ -127,16 +125,16 @@ def _run(
     log: Path,
     notes_path: Path,
     output: tuple[int, int],
-    arms: str | None,
+    told: Mapping[str, str],
 ) -> tuple[int, bool]:
     given = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _FIRST_DESCRIPTOR) for descriptor in output]
     environment = os.environ | {
         "GAPTRACE_STDIO": ",".join(map(str, given)),
         "GAPTRACE_NOTES": str(notes_path),
-        **({"GAPTRACE_ARMS": arms} if arms else {}),
+        **told,
     }
     try:
-        with log.open("wb") as chatter, _signals_passed_on(notes_path) as signals:
+        with log.open("wb") as chatter, signals_passed_on(notes_path) as signals:
             # nsys inherits a mask under which SIGINT never comes; `gaptrace.live.run` lifts it for
             # the program.
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -165,59 +163,6 @@ def _end_agent(nsys_pid: int) -> None:
             arguments = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
             if f"--session-name=profile-{nsys_pid}" in arguments:
                 os.kill(int(pid), signal.SIGTERM)
-
-
-class _Signals:
-    """Passes on the signals that come while nsys runs, and notes interrupts."""
-
-    def __init__(self, notes_path: Path) -> None:
-        self.interrupted = False
-        self.terminate: Callable[[], None] = lambda: None
-        self._notes_path = notes_path
-
-    def on_interrupt(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted = True
-        pid = read_notes(self._notes_path).get("pid")
-        if pid is None:
-            self.terminate()  # the program has not begun
-        else:
-            _interrupt(pid)
-
-    def on_terminate(self, number: int, frame: FrameType | None) -> None:
-        self.terminate()
-
-
-def _interrupt(pid: int) -> None:
-    """Interrupt a program, unless the terminal has: nsys gives it a session of its own."""
-    with contextlib.suppress(ProcessLookupError):
-        if os.getpgid(pid) != os.getpgrp():
-            os.kill(pid, signal.SIGINT)
-
-
-@contextmanager
-def _signals_passed_on(notes_path: Path) -> Iterator[_Signals]:
-    signals = _Signals(notes_path)
-    if threading.current_thread() is not threading.main_thread():
-        yield signals  # only the main thread may set handlers
-        return
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, signals.on_interrupt),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, signals.on_terminate),
-    }
-    try:
-        yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def read_notes(path: Path) -> dict[str, Any]:
-    """Return what the profiled process noted (`gaptrace.live.notes`); empty if it never began."""
-    try:
-        notes = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return notes if isinstance(notes, dict) else {}
 
 
 def _why_no_report(stem: Path, log: Path, nsys: Nsys, returncode: int, *, interrupted: bool) -> str:

@@ -14,6 +14,8 @@ gaptrace-runs/demo-20260131-235959/
 └── analysis.json         the same for programs
 ```
 
+A recording with CUPTI has neither report nor log of its own: `graph.sqlite` is all of it.
+
 With both granularities the recordings lie in the folders `graph` and `node`, each with its own
 report and analysis: figures of the two are not to be compared.
 """
@@ -21,7 +23,7 @@ report and analysis: figures of the two are not to be compared.
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -63,10 +65,19 @@ def create_run_folder(output: Path | None, program: str, now: datetime) -> Path:
     return folder.resolve()
 
 
-def add_command(folder: Path, command: Sequence[str]) -> None:
-    """Add a command, as a shell takes it, to commands.txt."""
+def add_command(
+    folder: Path, command: Sequence[str], variables: Mapping[str, str] | None = None
+) -> None:
+    """Add a command, as a shell takes it, to commands.txt.
+
+    Args:
+        folder: of the run.
+        command: words.
+        variables: of the environment, set for this command alone.
+    """
+    settings = "".join(f"{key}={shlex.quote(value)} " for key, value in (variables or {}).items())
     with (folder / "commands.txt").open("a", encoding="utf-8") as file:
-        file.write(shlex.join(command) + "\n")
+        file.write(settings + shlex.join(command) + "\n")
 
 
 def write_versions(folder: Path, versions: dict[str, object]) -> None:

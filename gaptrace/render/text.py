@@ -45,7 +45,8 @@ def recommendation_text(analysis: Analysis, *, width: int, color: bool) -> str:
 def _head(analysis: Analysis) -> RenderableType:
     meta = analysis.trace.meta
     gpus = " + ".join(dict.fromkeys(name or "GPU" for name in analysis.devices["name"]))
-    recorder = f"Nsight Systems {meta.product_version or 'before 2022'}"
+    product = "CUPTI" if meta.format == "gaptrace-cupti" else "Nsight Systems"
+    recorder = f"{product} {meta.product_version or 'before 2022'}"
     machine = [
         gpus,
         meta.driver and f"driver {meta.driver}",
