@@ -154,7 +154,7 @@ Arms of token, timed without a recorder
   medians of the rounds. Step: one at a time, until the host knows that the device is done; queued:
   one after the other without a wait; device: between two events; gain: per step, against
   per_launch.
-  graph:600 is the fastest, with no difference shown from chunk:300.
+  graph:600 is the fastest.
   capturing took 16.0 ms, cutting, instantiating and uploading one graph 3.00 ms: earned back after
   6 steps.
   warning: chunk:300: a cut goes across branches
