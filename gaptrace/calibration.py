@@ -106,12 +106,14 @@ class Calibration:
         machine: the machine.
         date: when, ISO 8601 in UTC.
         gaptrace: version of gaptrace that measured.
+        recorders: the recorders under which figures were measured, as `nsys-graph` -> its version.
         figures: the figures.
     """
 
     machine: Machine
     date: str
     gaptrace: str
+    recorders: Mapping[str, str]
     figures: tuple[Figure, ...]
 
     def figure(
@@ -160,11 +162,6 @@ class Calibration:
             nodes, [max(0.0, sum(table[each] for table in tables)) for each in nodes]
         )
 
-    @property
-    def recorders(self) -> tuple[str, ...]:
-        """The recorders under which figures were measured, in that order."""
-        return tuple(dict.fromkeys(each.recorder for each in self.figures if each.recorder))
-
 
 @dataclass(frozen=True)
 class Line:
@@ -210,7 +207,7 @@ class Check:
 
     Attributes:
         machine: what of the machine differs: field -> saved, now.
-        compared: how many figures are in both.
+        compared: how many figures without a recorder are in both.
         moved: those that moved beyond their spread.
         missing: those that were saved and could not be measured now.
     """
@@ -225,11 +222,11 @@ def compare(saved: Calibration, now: Calibration) -> Check:
     """Say which figures moved beyond what they differ by from run to run.
 
     A figure has moved if the runs of then and now, from low to high, are further apart than either
-    is wide, and by more than `LEAST_FRACTION`. What a recorder adds is left to the figures that it
-    is the difference of. Figures under a recorder that is not there now are not missing.
+    is wide, and by more than `LEAST_FRACTION`. Only figures without a recorder count: those under
+    one come from a single process, and processes differ by more than the rounds of one.
     """
     new = {each.key: each for each in now.figures}
-    old = [each for each in saved.figures if not each.name.startswith("recorder_")]
+    old = [each for each in saved.figures if each.recorder is None]
     pairs = [Moved(each, new[each.key]) for each in old if each.key in new]
     return Check(
         machine={
@@ -240,11 +237,7 @@ def compare(saved: Calibration, now: Calibration) -> Check:
         },
         compared=len(pairs),
         moved=tuple(pair for pair in pairs if _apart(pair)),
-        missing=tuple(
-            each
-            for each in old
-            if each.key not in new and (each.recorder is None or each.recorder in now.recorders)
-        ),
+        missing=tuple(each for each in old if each.key not in new),
     )
 
 
@@ -262,6 +255,7 @@ def to_object(calibration: Calibration) -> dict[str, Any]:
         "machine": asdict(calibration.machine),
         "date": calibration.date,
         "gaptrace": calibration.gaptrace,
+        "recorders": dict(calibration.recorders),
         "figures": [asdict(figure) for figure in calibration.figures],
     }
 
@@ -285,6 +279,7 @@ def from_object(content: Any, *, name: str) -> Calibration:
             machine=Machine(**{each: _text_or_none(content["machine"][each]) for each in _MACHINE}),
             date=_text(content["date"]),
             gaptrace=_text(content["gaptrace"]),
+            recorders={each: _text(text) for each, text in dict(content["recorders"]).items()},
             figures=tuple(_figure(each) for each in content["figures"]),
         )
     except (KeyError, TypeError, ValueError) as error:

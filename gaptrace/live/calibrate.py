@@ -88,7 +88,8 @@ def _rounds(bench: Bench, plan: Plan) -> list[Figures]:
 
 def main(arguments: Sequence[str]) -> None:
     """Measure, and write the file."""
-    plan, path = Plan(**json.loads(arguments[0])), Path(arguments[1])
+    given, path = json.loads(arguments[0]), Path(arguments[1])
+    plan = Plan(tuple(given.pop("nodes")), tuple(given.pop("branches")), **given)
     try:
         content: dict[str, object] = {"samples": [asdict(sample) for sample in measure(plan)]}
     except GpuError as error:

@@ -81,8 +81,8 @@ def calibration_text(calibration: Calibration, *, width: int, color: bool) -> st
         )
     parts.append(section("Graphs launched in time", _by_nodes(calibration, _GAPS, 1)))
     parts += [
-        section(f"What {recorder} adds", _added(calibration, recorder))
-        for recorder in calibration.recorders
+        section(f"What {recorder} {version} adds", _added(calibration, recorder))
+        for recorder, version in calibration.recorders.items()
     ]
     parts.append(Text(f"\n{_WORDS}"))
     return printed(parts, width, color)
@@ -159,8 +159,11 @@ def _head(calibration: Calibration) -> RenderableType:
         Text.assemble(
             (f"gaptrace {calibration.gaptrace}", "bold"), f"  calibration of {calibration.date}"
         ),
-        Text(f"{machine.gpu}, driver {machine.driver}, CUDA {machine.cuda}"),
-        Text(f"{machine.cpu or 'unknown processor'}, {machine.os}"),
+        Text(
+            f"{machine.gpu or 'unknown GPU'}, driver {machine.driver or 'unknown'}, "
+            f"CUDA {machine.cuda or 'unknown'}"
+        ),
+        Text(f"{machine.cpu or 'unknown processor'}, {machine.os or 'unknown system'}"),
         Text(f"without a recorder unless said; up to {runs} runs of each figure"),
     )
 
