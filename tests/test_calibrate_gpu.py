@@ -14,7 +14,7 @@ import pytest
 from recorders import real_nsys
 
 from gaptrace.calibration import REGIMES, Calibration
-from gaptrace.cost import ChunkModel, uniform
+from gaptrace.cost import ChunkModel
 from gaptrace.errors import GpuError
 from gaptrace.live import probes
 from gaptrace.live.bench import Bench
@@ -22,6 +22,7 @@ from gaptrace.live.chains import Chains
 from gaptrace.live.driver import done
 from gaptrace.record.calibrations import load
 from gaptrace.record.machine import probe_driver
+from gaptrace.schedules import uniform
 
 DRIVER = probe_driver()
 SIZES = tuple(2**power for power in range(14))
