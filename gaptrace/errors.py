@@ -8,6 +8,7 @@ GaptraceError            exit status 1
 ├── ComparisonError      two traces say nothing about each other
 ├── ScheduleError        chunk sizes do not fit the graph that they are to cut
 ├── RecorderError        the recorder is missing or failed
+├── CalibrationError     the calibration is missing, damaged, or of something else
 ├── GpuError             a call on the GPU failed, or what is asked cannot be done there
 └── ResultError          a way to run the step computes something else
 ```
@@ -42,6 +43,10 @@ class ScheduleError(GaptraceError, ValueError):
 
 class RecorderError(GaptraceError):
     """The recorder (Nsight Systems, CUPTI) is missing, or it failed."""
+
+
+class CalibrationError(GaptraceError):
+    """There is no calibration of this machine, or the file holds none."""
 
 
 class GpuError(GaptraceError):

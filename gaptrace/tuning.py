@@ -6,7 +6,7 @@ from typing import Any
 
 from gaptrace.cost import NotIdentifiableError
 from gaptrace.fit import Fit, fit
-from gaptrace.live.measure import Bench
+from gaptrace.live.measure import StepBench
 from gaptrace.recommend import NOISE_FRACTION, Parameter, Recommendation
 from gaptrace.schedules import growing_schedule, plateau, uniform
 from gaptrace.timings import ArmTiming, Kind, Measurement, gain
@@ -43,7 +43,7 @@ def tune(
         GpuError: the step cannot be captured or cut.
         ResultError: an arm computes something else than the step per launch.
     """
-    with Bench(step, state=state, stream=stream) as bench:
+    with StepBench(step, state=state, stream=stream) as bench:
         arms: tuple[Kind, ...] = ("per_launch", "graph", "chunks")
         if not callable(step):
             arms = arms[1:]

@@ -16,6 +16,10 @@ class LazyGroup(click.Group):
     #: name -> (module that defines a click command called ``command``, one line of help)
     lazy: ClassVar = {
         "analyze": ("gaptrace.cli.analyze", "Say where the GPU stands idle in a trace, and why."),
+        "calibrate": (
+            "gaptrace.cli.calibrate",
+            "Measure what launches, graphs and gaps cost on this machine.",
+        ),
         "compare": ("gaptrace.cli.compare", "Say what changed between two traces of a program."),
         "doctor": ("gaptrace.cli.doctor", "Say what this machine has and what is missing."),
         "profile": ("gaptrace.cli.profile", "Record a script, then analyze what was recorded."),

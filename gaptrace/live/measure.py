@@ -70,11 +70,11 @@ def measure(
         raise ValueError(f"arms are {', '.join(KINDS)}; not {', '.join(unknown) or 'none'}")
     if rounds < 1 or (steps is not None and steps < 1):
         raise ValueError("rounds and steps start at 1")
-    with Bench(step, state=state, stream=stream) as bench:
+    with StepBench(step, state=state, stream=stream) as bench:
         return bench.time(arms, chunks, schedules, rounds=rounds, steps=steps, tolerance=tolerance)
 
 
-class Bench:
+class StepBench:
     """A step made ready to be timed: warmed up, its state kept, its graph captured when needed.
 
     Args:

@@ -1,0 +1,116 @@
+"""``gaptrace calibrate``."""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from gaptrace.errors import GpuError, RecorderError
+
+if TYPE_CHECKING:
+    from gaptrace.calibration import Calibration, Figure, Machine
+
+_GRANULARITIES: tuple[Literal["graph", "node"], ...] = ("graph", "node")
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Save there instead of the usual place.",
+)
+@click.option(
+    "--check",
+    "saved_in",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="Compare with the calibration in FILE, or in the usual place, and save only with -o.",
+)
+def command(output: Path | None, saved_in: str | None) -> int:
+    """Measure what launches, graphs and gaps cost on this machine.
+
+    On the first GPU that CUDA sees, which must be idle: half a minute without a recorder, then a
+    shorter set under Nsight Systems, if there is one, for what recording itself costs. Saved as
+    JSON for this GPU, driver, CUDA, system and processor, in $XDG_DATA_HOME/gaptrace/calibrations
+    (~/.local/share/gaptrace/calibrations).
+
+    With --check, exit status 3 says that a figure without a recorder moved beyond what runs differ
+    by, or could not be measured again.
+    """
+    from gaptrace.calibration import compare
+    from gaptrace.cli.terminal import color, width
+    from gaptrace.record.calibrations import load, save, this_machine, usual_place
+    from gaptrace.record.machine import probe_driver
+    from gaptrace.render.calibration import calibration_text, check_text
+
+    driver = probe_driver()
+    if not driver.gpus:
+        raise GpuError(f"no GPU to calibrate: {driver.problem or 'CUDA sees none'}")
+    machine = this_machine(driver)
+    place = usual_place(machine)
+    saved = None if saved_in is None else load(Path(saved_in) if saved_in else place)
+    saves = saved is None or output is not None
+    made = _measured(machine, with_recorders=saves)
+    shown, colored = width(), color(sys.stdout)
+    click.echo(calibration_text(made, width=shown, color=colored), nl=False)
+    if saves:
+        save(made, output or place)
+        _say(f"saved in {output or place}")
+    if saved is None:
+        return 0
+    check = compare(saved, made)
+    click.echo(check_text(check, saved, width=shown, color=colored), nl=False)
+    return 3 if check.moved or check.missing else 0
+
+
+def _measured(machine: "Machine", *, with_recorders: bool) -> "Calibration":
+    from gaptrace import __version__
+    from gaptrace.calibration import Calibration
+    from gaptrace.cli.progress import percentage_bar
+    from gaptrace.record.probing import PROCESSES, measure
+
+    runs = PROCESSES + with_recorders * len(_GRANULARITIES)
+    recorders: dict[str, str] = {}
+    with percentage_bar("calibrating") as progress:
+        figures = measure(lambda done: progress(100 * done // runs))
+        if with_recorders:
+            recorders, recorded = _recorded(
+                figures, lambda done: progress(100 * (PROCESSES + done) // runs)
+            )
+            figures += recorded
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Calibration(machine, now, __version__, recorders, figures)
+
+
+def _recorded(
+    plain: "tuple[Figure, ...]", progress: Callable[[int], None]
+) -> "tuple[dict[str, str], tuple[Figure, ...]]":
+    """Measure under every recorder; one that is missing or fails is left out, and said."""
+    from gaptrace.record.nsys import find_nsys
+    from gaptrace.record.probing import measure_recorded
+    from gaptrace.samples import recorder_costs
+
+    (call_ns,) = (each.value for each in plain if each.name == "binding_call_ns")
+    versions: dict[str, str] = {}
+    figures: tuple[Figure, ...] = ()
+    try:
+        nsys = find_nsys()
+        for done, granularity in enumerate(_GRANULARITIES, start=1):
+            found = measure_recorded(granularity, nsys, call_ns=call_ns)
+            name = f"nsys-{granularity}"
+            versions[name] = nsys.version
+            figures += (*found, *recorder_costs((*plain, *found), name))
+            progress(done)
+    except RecorderError as error:
+        _say(f"the cost of recording is not measured: {error}")
+    return versions, figures
+
+
+def _say(message: str) -> None:
+    click.echo(f"gaptrace: {message}", err=True)

@@ -1,0 +1,119 @@
+"""Runs the probes of a calibration in processes of their own, with and without a recorder.
+
+Processes of their own because figures differ more from process to process than inside one, which
+belongs in the spread, and because a recorder records a whole process.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gaptrace.calibration import Figure
+from gaptrace.errors import GpuError, RecorderError
+from gaptrace.record.nsys import Nsys
+from gaptrace.record.recording import Granularity, launcher, nsys_command, record
+from gaptrace.samples import Plan, Sample, figures_of
+
+_PROBES = "gaptrace.live.calibrate"
+#: Processes and rounds in each: as many as half a minute holds.
+PROCESSES, _ROUNDS = 5, 4
+_NODES = tuple(2**power for power in range(14))  # 1 to 8192
+_BRANCHES = (1, 4)
+#: Under a recorder, which takes its time for every node. One process: what a recorder adds is large
+#: against what processes differ by.
+_RECORDED_ROUNDS = 5
+_RECORDED_NODES = (1, 8, 64, 512, 2048)
+#: A process that is not done by then hangs: it takes some five seconds.
+_PATIENCE_S = 300
+
+
+def measure(progress: Callable[[int], None]) -> tuple[Figure, ...]:
+    """Measure everything without a recorder.
+
+    Args:
+        progress: is told how many of `PROCESSES` are done.
+
+    Raises:
+        GpuError: there is no GPU, it is in use, or it refused.
+    """
+    found = []
+    for number in range(PROCESSES):
+        plan = Plan(_NODES, _BRANCHES, _ROUNDS, seed=number, depths=True, guard=number == 0)
+        found.append(_plain(plan))
+        progress(number + 1)
+    return figures_of(found)
+
+
+def measure_recorded(granularity: Granularity, nsys: Nsys, *, call_ns: float) -> tuple[Figure, ...]:
+    """Measure a part of it under Nsight Systems.
+
+    Args:
+        granularity: in which CUDA graphs are recorded.
+        nsys: the recorder.
+        call_ns: the figure `binding_call_ns` without a recorder.
+
+    Returns:
+        Figures of the recorder `nsys-graph` or `nsys-node`.
+
+    Raises:
+        GpuError: the GPU refused.
+        RecorderError: nsys failed.
+    """
+    plan = Plan(_RECORDED_NODES, _BRANCHES, _RECORDED_ROUNDS, seed=0, call_ns=call_ns)
+    with tempfile.TemporaryDirectory(prefix="gaptrace-calibrate-") as folder:
+        file, stem = Path(folder) / "samples.json", Path(folder) / granularity
+        run = launcher([_PROBES, json.dumps(asdict(plan)), str(file)], form="module")
+        command = nsys_command(run, stem, granularity=granularity, nsys=nsys)
+        recording = record(command, stem, nsys=nsys, output=(2, 2))
+        if not file.exists():
+            raise RecorderError(
+                f"under nsys {nsys.version} the probes ended with status {recording.status}; "
+                "gaptrace doctor says whether it records at all"
+            )
+        samples = _samples(file)
+    return figures_of([samples], recorder=f"nsys-{granularity}")
+
+
+def _plain(plan: Plan) -> list[Sample]:
+    with tempfile.TemporaryDirectory(prefix="gaptrace-calibrate-") as folder:
+        file = Path(folder) / "samples.json"
+        command = [sys.executable, "-P", "-m", _PROBES, json.dumps(asdict(plan)), str(file)]
+        try:
+            ended = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_PATIENCE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GpuError(
+                f"the probes hung for {_PATIENCE_S} s; see whether other programs still run on "
+                "this GPU (nvidia-smi)"
+            ) from error
+        if not file.exists():
+            said = _last_line(ended.stderr) or "nothing"
+            raise GpuError(f"the probes ended with status {ended.returncode} and said: {said}")
+        return _samples(file)
+
+
+def _samples(file: Path) -> list[Sample]:
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if "error" in content:
+        raise GpuError(content["error"])
+    return [
+        Sample(each["name"], each["nodes"], each["branches"], tuple(each["values"]))
+        for each in content["samples"]
+    ]
+
+
+def _last_line(said: str) -> str:
+    lines: Sequence[str] = said.strip().splitlines()
+    return lines[-1] if lines else ""

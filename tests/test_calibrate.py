@@ -1,0 +1,461 @@
+"""Calibration: its probes on a stand-in device, whether the GPU is idle, files, the command."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_gpu import DEPTH, FakeGpu
+from recorders import install_fake_nsys
+
+from gaptrace.calibration import Calibration, Figure, Machine
+from gaptrace.cli import main
+from gaptrace.errors import CalibrationError, GpuError, RecorderError
+from gaptrace.live import bench as bench_module
+from gaptrace.live import calibrate, idle, probes
+from gaptrace.live.bench import Bench
+from gaptrace.live.chains import Chains
+from gaptrace.record import calibrations, machine, probing
+from gaptrace.record.calibrations import load, save, this_machine, usual_place
+from gaptrace.record.machine import Driver
+from gaptrace.record.nsys import Nsys
+from gaptrace.samples import Plan
+
+H200 = Driver("580.159.03", "13.0", ("NVIDIA H200", "NVIDIA H200"), None)
+NO_DRIVER = Driver(None, None, (), "libcuda.so.1, the NVIDIA driver's library, is not installed")
+
+#: Longer than any machine holds a test up.
+PATIENT_NS = 10**10
+
+# Probes, on a device that is a thread
+
+
+@pytest.fixture
+def fake(monkeypatch) -> Iterator[FakeGpu]:
+    driver = FakeGpu()
+    monkeypatch.setattr(bench_module, "driver", lambda: driver)
+    monkeypatch.setattr(bench_module, "compile_kernels", lambda capability: b"")
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)  # host and device of the stand-in share one interpreter
+    yield driver
+    sys.setswitchinterval(interval)
+
+
+GRAPH_FIGURES = {
+    *("capture_ns", "instantiate_ns", "upload_api_ns", "upload_ns", "exec_update_ns"),
+    *("destroy_exec_ns", "destroy_graph_ns"),
+    *("graph_first_launch_api_ns", "graph_first_launch_latency_ns"),
+    *("graph_launch_api_ns", "graph_launch_latency_ns"),
+    *("graph_updated_launch_api_ns", "graph_updated_launch_latency_ns"),
+}
+
+
+@pytest.mark.parametrize(("nodes", "branches"), [(1, 1), (2, 1), (3, 1), (8, 4), (13, 4)])
+def test_what_happens_to_a_graph(fake, nodes, branches):
+    with Bench() as bench:
+        chains = Chains(bench, branches)
+        figures = probes.graph_costs(bench, chains, nodes, branches)
+        assert fake.captured == [nodes, nodes]
+        assert set(fake.live.values()) == {"context", "module", "stream", "page", "event"}
+    assert set(figures) == {(name, nodes, branches) for name in GRAPH_FIGURES}
+    assert fake.live == {}
+
+
+def test_a_launch_begins_after_its_call_began(fake):
+    with Bench() as bench:
+        launches = [
+            bench.timed_launch(bench.launching(bench.answer(marks=True), bench.stream))
+            for _ in range(3)
+        ]
+    assert all(each.latency_ns is not None and each.latency_ns > 0 for each in launches)
+
+
+def test_a_device_that_is_not_asked_in_time_gives_no_latency(fake, monkeypatch):
+    monkeypatch.setattr(bench_module, "_ANSWER_NS", 0)
+    with Bench() as bench:
+        launch = bench.timed_launch(bench.launching(bench.answer(marks=True), bench.stream))
+    assert launch.latency_ns is None
+
+
+def test_work_behind_a_latch_waits_for_the_host(fake):
+    with Bench() as bench:
+        event = bench.new_event(timed=True)
+        with bench.latched(patience_ns=PATIENT_NS) as held:
+            fake.cuEventRecord(event, bench.stream)
+            assert held()
+            assert event not in fake._times
+        assert event in fake._times
+
+
+def test_a_latch_runs_out(fake):
+    with Bench() as bench, bench.latched(patience_ns=0) as held:
+        fake.cuStreamSynchronize(bench.stream)
+        assert not held()
+
+
+def test_device_time_is_unknown_if_the_work_needs_the_device(fake, monkeypatch):
+    with Bench() as bench:
+        hold = bench.latched
+        monkeypatch.setattr(bench, "latched", lambda: hold(PATIENT_NS))
+        assert bench.device_ns(lambda: bench.launch(bench.spin(0), bench.stream)) is not None
+        monkeypatch.setattr(bench, "latched", lambda: hold(1_000_000))
+        assert bench.device_ns(bench.wait) is None
+
+
+def test_an_error_frees_the_device(fake):
+    fake.refuses.add("cuGraphExecUpdate")
+    with pytest.raises(GpuError, match="updating: the driver answered 910"), Bench() as bench:
+        probes.graph_costs(bench, Chains(bench, 1), 4, 1)
+    assert set(fake.live.values()) == {"exec", "graph"}  # gone with the process
+    with pytest.raises(ZeroDivisionError), Bench() as bench, bench.latched():
+        _ = 1 / 0
+    assert set(fake.live.values()) == {"exec", "graph"}
+
+
+def test_depth_of_the_queue(fake, monkeypatch):
+    monkeypatch.setattr(probes, "_DEPTH_LATCH_NS", 500_000_000)  # a busy machine is slow to fill
+    monkeypatch.setattr(probes, "MOST_LAUNCHES", 2 * DEPTH)
+    monkeypatch.setattr(probes, "MOST_GRAPHS", DEPTH // 2)
+    with Bench() as bench:
+        found = probes.queue_depths(bench)
+    assert found == {
+        ("launch_queue_depth", None, 1): DEPTH,
+        ("graph_queue_depth", None, 1): DEPTH // 2,  # as many as were tried: none blocked
+    }
+    assert fake.live == {}
+
+
+def test_everything_measured(fake, monkeypatch):
+    for name, value in (("_GRAPH_NODES", (2,)), ("_GRAPHS", 3), ("_MANY", 40), ("_CLOCKS", 10)):
+        monkeypatch.setattr(probes, name, value)
+    monkeypatch.setattr(probes, "_LONG_CLOCKS", 10_000)
+    plan = Plan((1, 2, 8), (1, 4), rounds=2, seed=0)
+    samples = {(each.name, each.nodes, each.branches): each for each in calibrate.measure(plan)}
+    graphs = [(1, 1), (2, 1), (8, 1), (8, 4)]
+    assert set(samples) >= {(name, *graph) for name in GRAPH_FIGURES for graph in graphs}
+    assert ("launch_api_ns", None, 1) in samples
+    assert ("binding_call_ns", None, 1) in samples
+    assert ("launch_queue_depth", None, 1) not in samples
+    assert all(len(each.values) <= 2 for each in samples.values())
+    assert fake.live == {}
+
+
+def test_what_a_call_costs_is_measured_or_given(fake):
+    with Bench(call_ns=123.0) as bench:
+        assert bench.call_ns == 123.0
+        bench.measure_calls()
+        assert bench.call_ns == 123.0
+    with Bench() as bench:
+        assert bench.call_ns > 0
+
+
+# Is the GPU idle?
+
+
+class FakeNvml:
+    """Looks at a GPU that is busy as given, look by look."""
+
+    def __init__(self, percents: list[int], pids: list[int], status: int = 0) -> None:
+        self._percents, self._pids, self._status = iter(percents), pids, status
+        self.shut = False
+
+    def nvmlInit_v2(self) -> int:
+        return self._status
+
+    def nvmlDeviceGetHandleByPciBusId_v2(self, bus_id, device) -> int:
+        assert bus_id == b"0000:01:00.0"
+        return 0
+
+    def nvmlDeviceGetUtilizationRates(self, device, found) -> int:
+        found._obj.gpu = next(self._percents)
+        return 0
+
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, device, count, found) -> int:
+        for place, pid in enumerate(self._pids):
+            found[place].pid = pid
+        count._obj.value = len(self._pids)
+        return 0
+
+    def nvmlShutdown(self) -> int:
+        self.shut = True
+        return 0
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    monkeypatch.setattr(idle.time, "sleep", lambda seconds: None)
+
+    def installed(library: FakeNvml) -> FakeNvml:
+        monkeypatch.setattr(idle.ctypes, "CDLL", lambda name: library)
+        return library
+
+    return installed
+
+
+def test_an_idle_gpu(nvml):
+    # Held open by somebody, and busy until just now.
+    library = nvml(FakeNvml([100, 100, 100, 100, 0, 0, 4, 0], [1]))
+    assert idle.refuse_busy(b"0000:01:00.0")
+    assert library.shut
+
+
+def test_a_busy_gpu_is_refused_by_the_name_of_who_uses_it(nvml):
+    (own,) = {int(Path("/proc/self").readlink().name)}
+    name = Path("/proc/self/comm").read_text().strip()
+    nvml(FakeNvml([0, 0, 0, 0, 40, 50, 60, 50], [own, 2**31]))
+    with pytest.raises(GpuError) as caught:
+        idle.refuse_busy(b"0000:01:00.0")
+    assert str(caught.value) == (
+        f"the GPU is in use (50 % of the time by process {own} ({name}), {2**31}) and would be "
+        "calibrated wrongly: end that, or choose an idle GPU with CUDA_VISIBLE_DEVICES"
+    )
+
+
+def test_a_silent_management_library(nvml, monkeypatch):
+    nvml(FakeNvml([], [], status=9))
+    assert not idle.refuse_busy(b"0000:01:00.0")
+
+    def missing(name: str):
+        raise OSError(name)
+
+    monkeypatch.setattr(idle.ctypes, "CDLL", missing)
+    assert not idle.refuse_busy(b"0000:01:00.0")
+
+
+@pytest.mark.parametrize(
+    ("times", "alone"),
+    [
+        ([500.0] * 40, True),
+        ([500.0] * 38 + [2500.0] * 2, True),
+        ([500.0] * 30 + [2500.0] * 10, False),
+        ([None] * 25 + [500.0] * 15, False),
+    ],
+)
+def test_kernels_that_take_turns_show_company(times, alone):
+    given = iter(times)
+
+    class Timed:
+        stream = None
+
+        def spin(self, clocks):
+            return clocks
+
+        def launch(self, kernel, stream):
+            raise AssertionError
+
+        def device_ns(self, work):
+            return next(given)
+
+    assert probes.is_alone(Timed()) is alone
+
+
+# In processes of their own
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cuda") is not None, reason="cuda-bindings is there")
+def test_what_a_probing_process_cannot_do_is_said_here():
+    with pytest.raises(GpuError, match="needs the package cuda-bindings"):
+        probing.measure(lambda done: None)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cuda") is not None, reason="cuda-bindings is there")
+def test_the_same_under_a_recorder(tmp_path):
+    nsys = Nsys(install_fake_nsys(tmp_path), "2023.4.4.54")
+    with pytest.raises(GpuError, match="needs the package cuda-bindings"):
+        probing.measure_recorded("graph", nsys, call_ns=50.0)
+
+
+def test_probes_that_end_without_a_word(monkeypatch):
+    monkeypatch.setattr(probing, "_PROBES", "gaptrace.live.nowhere")
+    with pytest.raises(GpuError, match=r"ended with status 1 and said: .*No module named"):
+        probing.measure(lambda done: None)
+
+
+def test_probes_that_end_under_a_recorder(tmp_path, monkeypatch):
+    monkeypatch.setattr(probing, "_PROBES", "gaptrace.live.nowhere")
+    nsys = Nsys(install_fake_nsys(tmp_path), "2023.4.4.54")
+    with pytest.raises(RecorderError, match="the probes ended with status 1"):
+        probing.measure_recorded("node", nsys, call_ns=50.0)
+
+
+def test_an_error_of_the_gpu_goes_into_the_file(tmp_path, monkeypatch):
+    def refuse(plan: Plan):
+        assert plan == Plan((1,), (1,), 1, 0)
+        raise GpuError("it is in use")
+
+    monkeypatch.setattr(calibrate, "measure", refuse)
+    plan = '{"nodes": [1], "branches": [1], "rounds": 1, "seed": 0}'
+    calibrate.main([plan, str(tmp_path / "file")])
+    assert json.loads((tmp_path / "file").read_text()) == {"error": "it is in use"}
+
+
+# Where calibrations are kept
+
+HERE = Machine("NVIDIA H200", "580.159.03", "13.0", "Linux-6.1", "AMD EPYC 9654")
+MADE = Calibration(
+    HERE,
+    "2026-01-31T12:00:00+00:00",
+    "0.1.0",
+    {},
+    (
+        Figure("binding_call_ns", None, 1, None, 50.0, 49.0, 51.0, 20),
+        Figure("launch_api_ns", None, 1, None, 2_000.0, 1_900.0, 2_100.0, 20),
+        Figure("graph_launch_api_ns", 1, 1, None, 2_500.0, 2_400.0, 2_600.0, 20),
+        Figure("graph_launch_api_ns", 1_024, 1, None, 3_523.0, 3_400.0, 3_600.0, 20),
+    ),
+)
+
+
+def test_the_processor_is_part_of_the_machine(tmp_path):
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor\t: 0\nmodel name\t: AMD EPYC 9654\n\nmodel name\t: other\n")
+    assert replace(this_machine(H200, cpuinfo=info), os="Linux-6.1") == HERE
+    assert this_machine(H200, cpuinfo=tmp_path / "none").gpu == "NVIDIA H200"
+
+
+def test_every_machine_has_its_place():
+    place = usual_place(HERE, {"XDG_DATA_HOME": "/data"})
+    assert place.parent == Path("/data/gaptrace/calibrations")
+    assert place.name.startswith("NVIDIA-H200-driver-580.159.03-")
+    assert place == usual_place(HERE, {"XDG_DATA_HOME": "/data"})
+    others = [replace(HERE, **{name: "other"}) for name in ("gpu", "driver", "cuda", "os", "cpu")]
+    assert len({usual_place(each, {}) for each in (HERE, *others)}) == 6
+    assert usual_place(HERE, {}).is_relative_to(Path.home() / ".local" / "share" / "gaptrace")
+    assert usual_place(Machine(None, None, None, None, None), {}).name.startswith("unknown-")
+
+
+def test_a_calibration_is_kept(tmp_path):
+    path = tmp_path / "new" / "folder" / "c.json"
+    save(MADE, path)
+    assert load(path) == MADE
+    save(replace(MADE, date="2027"), path)
+    assert load(path).date == "2027"
+    assert [each.name for each in path.parent.iterdir()] == ["c.json"]
+
+
+def test_a_calibration_that_cannot_be_kept(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CalibrationError, match="name another file with --output"):
+        save(MADE, tmp_path / "file" / "c.json")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"schema": "other"}'])
+def test_a_file_that_is_no_calibration(tmp_path, content):
+    path = tmp_path / "c.json"
+    path.write_bytes(content)
+    with pytest.raises(CalibrationError, match="not a calibration"):
+        load(path)
+
+
+# The command
+
+
+def test_without_a_gpu(capsys, monkeypatch):
+    monkeypatch.setattr(machine, "probe_driver", lambda: NO_DRIVER)
+    assert main(["calibrate"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "gaptrace: error: no GPU to calibrate: libcuda.so.1, the NVIDIA driver's library, is not "
+        "installed\n"
+    )
+
+
+@pytest.mark.skipif(machine.probe_driver().gpus != (), reason="there is a GPU")
+def test_without_a_gpu_indeed():
+    found = subprocess.run(
+        [sys.executable, "-m", "gaptrace", "calibrate"], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr.startswith("gaptrace: error: no GPU to calibrate: ")
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    """Have the machine of `HERE` measure what is given, with no recorder installed."""
+    monkeypatch.setattr(machine, "probe_driver", lambda: H200)
+    monkeypatch.setattr(calibrations, "this_machine", lambda driver: HERE)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("GAPTRACE_NSYS", str(tmp_path / "nowhere"))
+
+    def measured(*figures: Figure) -> Path:
+        monkeypatch.setattr(probing, "measure", lambda progress: figures)
+        return usual_place(HERE)
+
+    return measured
+
+
+def test_saved_in_the_usual_place(here, capsys):
+    place = here(*MADE.figures)
+    assert main(["calibrate"]) == 0
+    out, err = capsys.readouterr()
+    assert "NVIDIA H200, driver 580.159.03, CUDA 13.0" in out
+    assert err.splitlines()[0].startswith("gaptrace: the cost of recording is not measured: GAPT")
+    assert err.splitlines()[1:] == [f"gaptrace: saved in {place}"]
+    assert replace(load(place), date=MADE.date) == MADE
+    assert main(["calibrate", "--check"]) == 0
+    out, err = capsys.readouterr()
+    assert "None of 4 figures moved beyond its spread since" in out
+    assert err == ""
+
+
+def test_what_moved_fails_the_check(here, capsys, tmp_path):
+    call, single, small, _ = MADE.figures
+    here(call, replace(single, value=3_000.0, low=2_990.0, high=3_010.0), small)
+    saved, new = tmp_path / "saved.json", tmp_path / "new.json"
+    save(MADE, saved)
+    assert main(["calibrate", "--check", str(saved), "-o", str(new)]) == 3
+    out = capsys.readouterr().out
+    checked = " ".join(out[out.index("1 of 3 figures") :].split())
+    assert checked.startswith(
+        "1 of 3 figures moved beyond their spread since the calibration of "
+        "2026-01-31T12:00:00+00:00: calibrate again not measured now: graph_launch_api_ns, 1,024 "
+        "nodes figure saved low high now low high"
+    )
+    assert checked.endswith("launch_api_ns 2.00 us 1.90 us 2.10 us 3.00 us 2.99 us 3.01 us")
+    assert load(saved) == MADE
+    assert len(load(new).figures) == 3
+
+
+def test_another_driver_is_said(here, capsys, tmp_path):
+    here(*MADE.figures)
+    saved = tmp_path / "saved.json"
+    save(replace(MADE, machine=replace(HERE, driver="570.1")), saved)
+    assert main(["calibrate", "--check", str(saved)]) == 0
+    assert "warning: driver was 570.1 and is 580.159.03" in capsys.readouterr().out
+
+
+def test_nothing_to_check_against(here, capsys):
+    place = here(*MADE.figures)
+    assert main(["calibrate", "--check"]) == 1
+    assert capsys.readouterr().err == (
+        f"gaptrace: error: there is no calibration {place}; make one with gaptrace calibrate\n"
+    )
+
+
+def test_the_recorder_is_measured_too(here, capsys, monkeypatch, tmp_path):
+    place = here(*MADE.figures, Figure("kernel_gap_ns", None, 1, None, 900.0, 890.0, 910.0, 20))
+    monkeypatch.setenv("GAPTRACE_NSYS", str(install_fake_nsys(tmp_path)))
+
+    def recorded(granularity, nsys, *, call_ns):
+        assert call_ns == 50.0
+        gap = 2_000.0 if granularity == "graph" else 5_000.0
+        name = f"nsys-{granularity}"
+        return (Figure("kernel_gap_ns", None, 1, name, gap, gap - 5, gap + 5, 5),)
+
+    monkeypatch.setattr(probing, "measure_recorded", recorded)
+    assert main(["calibrate"]) == 0
+    out, err = capsys.readouterr()
+    assert "What nsys-graph 2023.4.4.54 adds" in out
+    assert err == f"gaptrace: saved in {place}\n"
+    saved = load(place)
+    assert saved.recorders == {"nsys-graph": "2023.4.4.54", "nsys-node": "2023.4.4.54"}
+    added = saved.figure("recorder_kernel_gap_ns", recorder="nsys-node")
+    assert added == Figure(
+        "recorder_kernel_gap_ns", None, 1, "nsys-node", 4_100.0, 4_085.0, 4_115.0, 5
+    )
