@@ -16,6 +16,9 @@ bytes. A process that dies leaves the last frame cut off; all before it are whol
 import struct
 from collections.abc import Iterator
 
+#: The name under which nvtx's default domain is recorded: CUPTI drops what has no domain at all.
+DEFAULT_DOMAIN = "NVTX"
+
 #: What a frame of records begins with: kind and size of one.
 RECORDS = struct.Struct("<II")
 _FRAME = struct.Struct("<cQ")

@@ -256,7 +256,7 @@ START, STOP, MARK = 2, 4, 1
 
 
 def ranges(tmp_path, *rows: bytes, payloads: tuple[bytes, ...] = ()):
-    said = texts("step", "inner", "capture", "gaptrace", "here")
+    said = texts("step", "inner", "capture", "gaptrace", "here", "plain", "NVTX", "mine", "user")
     parts = [records("marker", *rows), *([records("marker_data", *payloads)] if payloads else [])]
     nvtx = trace_of(tmp_path, header(), said, *LAUNCHED, *parts, END).nvtx
     return nvtx.select(
@@ -274,7 +274,7 @@ def test_ranges_of_domains_with_payloads(tmp_path):
         marker(MARK, 30, 3, "here"),
         payloads=(
             record("marker_data", id=1, payload_kind=4, **{"payload.metric_value_int64": 7}),
-            record("marker_data", id=2, payload_kind=0),  # none
+            record("marker_data", id=2, payload_kind=1),  # none
             record("marker_data", id=3, payload_kind=0, **{"payload.metric_value_double": 0.5}),
         ),
     )
@@ -458,3 +458,43 @@ def test_demangling():
 )
 def test_short_names(name, short):
     assert short_name(name) == short
+
+
+def test_ends_of_copies_that_cannot_be_are_cut_and_said(tmp_path):
+    """A copy has ended when the next work of its stream begins, and when a wait for it returns."""
+    own = {"bytes": 16, "copy_kind": 8, "src_kind": 3, "dst_kind": 3}
+    copies = (
+        # Cut by the kernel that follows on its stream ...
+        record("memcpy", start=10, end=900, correlation_id=1, stream_id=7, **own),
+        # ... by the wait that was called after it (one called before says nothing) ...
+        record("memcpy", start=100, end=900, correlation_id=5, stream_id=8, **own),
+        # ... or not at all: what comes next is on another stream.
+        record("memcpy", start=200, end=210, correlation_id=6, stream_id=9, **own),
+        record("memcpy", start=300, end=900, correlation_id=7, stream_id=9, **own),
+    )
+    waits = (
+        record("synchronization", start=90, end=95, type=3, correlation_id=4, stream_id=8),
+        record("synchronization", start=105, end=140, type=3, correlation_id=8, stream_id=8),
+        record("synchronization", start=150, end=160, type=3, correlation_id=9, stream_id=8),
+    )
+    kernel = record("kernel", start=50, end=60, correlation_id=3, stream_id=7)
+    trace = trace_of(
+        tmp_path,
+        header(),
+        records("memcpy", *copies),
+        records("synchronization", *waits),
+        records("kernel", kernel),
+        END,
+    )
+    found = trace.ops.filter(kind="memcpy").select("start_ns", "end_ns").rows()
+    assert found == [(10, 50), (100, 140), (200, 210), (300, 900)]
+    assert ["CUPTI gave 2 copies an end after" in w.message for w in trace.warnings] == [True]
+
+
+def test_the_default_domain_has_no_name_again(tmp_path):
+    rows = (
+        *(marker(START, 10, 1, "plain", "NVTX"), marker(STOP, 20, 1)),
+        *(marker(START, 30, 2, "mine", "user"), marker(STOP, 40, 2)),
+    )
+    found = ranges(tmp_path, *rows)
+    assert [row[2:4] for row in found] == [(None, "plain"), ("user", "mine")]

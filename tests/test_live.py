@@ -609,3 +609,20 @@ def test_public_names_are_what_they_are_called_after_all_was_fetched():
         name for name in gaptrace.__all__ if type(getattr(gaptrace, name)).__name__ == "module"
     ]
     assert modules == []
+
+
+def test_nvtxs_default_domain_gets_a_name_for_a_recorder_that_needs_one(tmp_path):
+    """In a process of its own: it changes the module for good."""
+    program = (
+        "import nvtx\n"
+        "from gaptrace.live.watch import name_default_domain\n"
+        "import nvtx.nvtx as inner\n"
+        "asked = []\n"
+        "inner._get_domain_cached = lambda name: asked.append(name) or inner.dummy_domain\n"
+        "name_default_domain(nvtx)\n"
+        "with nvtx.annotate('a'), nvtx.annotate('b', domain='mine'): pass\n"
+        "nvtx.get_domain()\n"
+        "assert asked[:2] == ['NVTX', 'mine'] and asked[-1] == 'NVTX', asked\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "")

@@ -28,6 +28,7 @@ class RunNotes:
         self.arms: dict[str, dict[str, Any]] = {}
         self.verify: dict[str, dict[str, Any]] = {}
         self.cupti: dict[str, str] = {}
+        self.is_recording_itself = False
         self.status: int | None = None
         self._arguments = arguments
 

@@ -71,6 +71,7 @@ def _record_itself(asked: str | None, notes: RunNotes) -> None:
     granularity, _, spool = asked.partition(":")
     try:
         start(granularity, spool)
+        notes.is_recording_itself = True
     except GpuError as error:
         notes.cupti["problem"] = str(error)
         notes.write()

@@ -1,5 +1,6 @@
 """Arms the profiled process: opens NVTX to the recorder, and has graphs named on import."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from gaptrace.live.graph_names import name_cupy_graphs, name_torch_graphs
 from gaptrace.live.imports import Action, AfterImport
 from gaptrace.live.notes import RunNotes
 from gaptrace.live.ranges import recording_domain
+from gaptrace.spool import DEFAULT_DOMAIN
 
 #: Where the recorder says which library takes the calls of the NVTX headers.
 _INJECTION = "NVTX_INJECTION64_PATH"
@@ -53,7 +55,26 @@ def watch_imports(notes: RunNotes) -> None:
             )
 
         actions["nvtx"] = open_nvtx
+    elif notes.is_recording_itself:
+        actions["nvtx"] = name_default_domain
     sys.meta_path.insert(0, AfterImport(actions))
+
+
+def name_default_domain(nvtx: ModuleType) -> None:
+    """Give nvtx's default domain a name, since CUPTI drops what goes to a domain without one.
+
+    Seen with CUPTI 13.0 and nvtx 0.2.17, whose calls all name a domain, if only by a null handle.
+    What other libraries push without any domain is recorded.
+    """
+    inner = import_module("nvtx.nvtx")
+    get_domain = inner.get_domain
+
+    @functools.wraps(get_domain)
+    def named(name: str | None = None) -> Any:
+        return get_domain(DEFAULT_DOMAIN if name is None else name)
+
+    for module in (inner, nvtx):
+        vars(module)["get_domain"] = named
 
 
 def _naming(notes: RunNotes, library: str, name_graphs: Callable[[ModuleType, Any], str]) -> Action:

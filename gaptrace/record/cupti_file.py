@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gaptrace.errors import RecorderError
+from gaptrace.record.cupti_ends import bound_ends
 from gaptrace.record.cupti_nvtx import nvtx_rows
 from gaptrace.record.cupti_rows import (
     write_calls,
@@ -71,6 +72,7 @@ def _write(out: TableWriter, spool: Spool, driver: Driver, *, ended: bool) -> No
                 # 0 means that the time was not collected.
                 times = rows[column].astype(np.int64)
                 rows[column] = np.where(times == 0, 0, times - begin)
+    cut = bound_ends(spool.columns)
     write_device_work(out, spool.columns, spool.texts, process)
     write_calls(out, spool, process)
     write_waits(out, spool.columns, process)
@@ -79,7 +81,7 @@ def _write(out: TableWriter, spool: Spool, driver: Driver, *, ended: bool) -> No
     out.table("NVTX_EVENTS", nvtx_rows(spool.columns, spool.texts, process, duration))
     _write_gpus(out, spool, driver)
     _write_session(out, spool, driver, duration, process)
-    _write_diagnostics(out, spool, process, ended=ended)
+    _write_diagnostics(out, spool, process, ended=ended, cut=cut)
     out.strings()
 
 
@@ -203,7 +205,9 @@ def _write_session(
     out.table("META_DATA_EXPORT", {"name": list(meta), "value": list(meta.values())})
 
 
-def _write_diagnostics(out: TableWriter, spool: Spool, process: int, *, ended: bool) -> None:
+def _write_diagnostics(
+    out: TableWriter, spool: Spool, process: int, *, ended: bool, cut: int
+) -> None:
     texts = []
     if spool.is_cut or not ended:
         texts.append(
@@ -214,6 +218,11 @@ def _write_diagnostics(out: TableWriter, spool: Spool, process: int, *, ended: b
         texts.append(f"CUPTI had no room for {spool.dropped} records, which are missing.")
     if spool.unread_bytes:
         texts.append(f"{spool.unread_bytes} bytes of CUPTI records could not be read.")
+    if cut:
+        texts.append(
+            f"CUPTI gave {cut} copies an end after the next work of their stream or a wait for "
+            "them; they are cut to that, and may have ended earlier."
+        )
     texts += [f"CUPTI did not record {what}: {why}." for what, why in spool.left_out.items()]
     out.table(
         "DIAGNOSTIC_EVENT",

@@ -7,6 +7,7 @@ whether it was pushed and popped, or started and ended.
 from typing import Any
 
 from gaptrace.record.cupti_spool import Column
+from gaptrace.spool import DEFAULT_DOMAIN
 
 #: CUPTI_ACTIVITY_FLAG_MARKER_INSTANTANEOUS, _START, _END
 _MARK_FLAG, _START_FLAG, _END_FLAG = 1, 2, 4
@@ -82,13 +83,19 @@ def _pairs(marker: dict[str, Column], texts: list[str], process: int) -> list[di
                 "eventType": _PUSH_POP if flags & _START_FLAG else _MARK,
                 "text": texts[name] if name >= 0 else None,
                 "globalTid": where,
-                "domain": texts[domain] if domain >= 0 else None,
+                "domain": texts[domain]
+                if domain >= 0 and texts[domain] != DEFAULT_DOMAIN
+                else None,
                 "id": number,
             }
             found.append(row)
             if flags & _START_FLAG:
                 opened[number] = row
     return found
+
+
+def _domain(name: str) -> str | None:
+    return None if name == DEFAULT_DOMAIN else name
 
 
 def _tell_apart(ranges: list[dict[str, Any]]) -> None:
@@ -112,12 +119,12 @@ def _tell_apart(ranges: list[dict[str, Any]]) -> None:
 
 
 def _payloads(data: dict[str, Column]) -> dict[int, dict[str, Any]]:
-    """Marker -> its payload. Of no payload CUPTI says that it is a fraction of 0."""
+    """Marker -> its payload. Of no payload CUPTI says that it is an unsigned 0."""
     fields = ("id", "payload_kind", "payload.metric_value_int64", "payload.metric_value_double")
     found: dict[int, dict[str, Any]] = {}
     for number, kind, integer, fraction in zip(*(data[f].tolist() for f in fields), strict=True):
-        if kind == _INT64 or (kind == _UINT64 and integer >= 0):
+        if kind == _INT64 or (kind == _UINT64 and integer > 0):
             found[number] = {"int64Value" if kind == _INT64 else "uint64Value": integer}
-        elif kind == _DOUBLE and fraction:
+        elif kind == _DOUBLE:
             found[number] = {"doubleValue": fraction}
     return found
