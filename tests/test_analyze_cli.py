@@ -190,3 +190,15 @@ def test_several_traces_as_json(small, tmp_path, capsys):
     assert found["schema"] == "gaptrace.analyses/1"
     assert [a["devices"][0]["busy_ns"] for a in found["analyses"]] == [20_000, 20_000]
     assert found["errors"] == [f"{missing}: no such file; check the path"]
+
+
+def test_line_breaks_in_names_do_not_break_the_line_of_an_error(tmp_path, capsys):
+    path = export(
+        tmp_path / "odd.sqlite",
+        kernels=[kernel(10, 20)],
+        nvtx=[push("a\nb\u2028c", 0, 30)],
+    )
+    assert main(["analyze", str(path), "--range", "step"]) == 1
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert "there are: a b c" in err

@@ -190,7 +190,9 @@ def test_what_recorders_add(made):
     assert node.value > graph.value
     for recorder in made.recorders:
         call = made.figure("recorder_call_ns", recorder=recorder)
-        assert 0 < call.value < 100_000, call
+        # A few us, less than launches vary from process to process.
+        assert -10_000 < call.value < 100_000, call
+        assert call.high > 0, call
         gap = made.figure("recorder_graph_gap_ns", nodes=16, recorder=recorder)
         assert gap is not None, [each.key for each in made.figures if each.recorder == recorder]
         assert -1_000 < gap.value < 100_000, gap
@@ -244,7 +246,7 @@ def company() -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def test_a_busy_gpu_is_refused(company, home, tmp_path):

@@ -54,6 +54,11 @@ def cli() -> None:
     """Find where a GPU stands idle, why, and what CUDA graphs would change."""
 
 
+def one_line(error: GaptraceError) -> str:
+    """Return the text of an error; names from a trace in it may hold line breaks of any kind."""
+    return " ".join(str(error).splitlines())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 1 failed, 2 usage, 3 a gate failed.
 
@@ -65,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         error.show()
         return 2
     except GaptraceError as error:
-        click.echo(f"gaptrace: error: {error}", err=True)
+        click.echo(f"gaptrace: error: {one_line(error)}", err=True)
         return 1
     except click.exceptions.Abort:
         click.echo("gaptrace: interrupted", err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gaptrace.cli import one_line
 from gaptrace.cli.options import TIME
 from gaptrace.errors import GaptraceError
 
@@ -79,7 +80,7 @@ def _several(
         try:
             done.append((path.name, analyzed(path)))
         except GaptraceError as error:
-            failed.append(str(error))
+            failed.append(one_line(error))
     if as_json:
         click.echo(json.dumps(overview_object([a for _, a in done], failed), indent=1))
     else:
