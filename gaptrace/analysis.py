@@ -1,6 +1,7 @@
 """One trace, analysed: every figure of a report, as frames, before anybody words or draws it."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import polars as pl
 
@@ -14,6 +15,7 @@ from gaptrace.graph_faults import graph_faults
 from gaptrace.graph_use import graph_use
 from gaptrace.largest_gaps import largest_gaps
 from gaptrace.quantiles import quantiles
+from gaptrace.range_instances import range_instances
 from gaptrace.recommend import Recommendation, recommend
 from gaptrace.steps import Steps, find_steps, step_summary, unit_summary
 from gaptrace.topics import with_topics
@@ -30,14 +32,17 @@ class Analysis:
         trace: what was analysed; with a device asked for, its ops are those of that device.
         windows: device_id, start_ns, end_ns; disjoint. Unless narrowed: first to last op.
         window_name: what was asked for, as `range step`; null for the whole trace.
+        range_name: name or path of the NVTX ranges asked for; null for all.
         devices: device_id, name, first_ns, last_ns, span_ns, busy_ns, idle_ns, busy_fraction,
             op_count, gap_count, gap_ns (a struct, see `quantiles`).
         gaps: `gaps.device_gaps` and `gaps.edge_gaps`, cut to the windows.
-        idle: `gaps.idle_pieces`, cut to the windows.
+        pieces: `gaps.idle_pieces` of the whole trace, before the first op and after the last, too.
+        idle: the pieces cut to the windows.
         causes: device_id, cause, detail, idle_ns, piece_count; idle_ns sums to the device's.
         cause_totals: device_id, cause, idle_ns; see `totals.over_details`.
         largest_gaps: see `largest_gaps.largest_gaps`.
         ranges: see `ranges.range_summary`.
+        range_windows: see `ranges.range_windows`; cut to the windows.
         range_causes: see `ranges.range_causes`.
         range_cause_totals: path, domain, device_id, cause, idle_ns; see `totals.over_details`.
         steps: see `steps.find_steps`; those that begin in a window.
@@ -59,13 +64,16 @@ class Analysis:
     trace: Trace
     windows: pl.DataFrame
     window_name: str | None
+    range_name: str | None
     devices: pl.DataFrame
     gaps: pl.DataFrame
+    pieces: pl.DataFrame
     idle: pl.DataFrame
     causes: pl.DataFrame
     cause_totals: pl.DataFrame
     largest_gaps: pl.DataFrame
     ranges: pl.DataFrame
+    range_windows: pl.DataFrame
     range_causes: pl.DataFrame
     range_cause_totals: pl.DataFrame
     steps: Steps
@@ -82,6 +90,11 @@ class Analysis:
     recommendation: Recommendation
     recording: dict[str, int]
     warnings: tuple[TraceWarning, ...]
+
+    @cached_property
+    def range_instances(self) -> pl.DataFrame:
+        """See `range_instances.range_instances`; computed when it is first asked for."""
+        return range_instances(self.range_windows, self.pieces)
 
 
 def analyze(
@@ -130,13 +143,16 @@ def analyze(
         trace=trace,
         windows=windows,
         window_name=name,
+        range_name=range_name,
         devices=devices,
         gaps=shown_gaps,
+        pieces=whole.pieces,
         idle=idle,
         causes=causes,
         cause_totals=over_details(causes),
         largest_gaps=largest_gaps(trace, shown_gaps, idle, whole.tree),
         ranges=ranges.range_summary(range_windows, whole.pieces),
+        range_windows=range_windows,
         range_causes=range_causes,
         range_cause_totals=over_details(range_causes),
         steps=steps,

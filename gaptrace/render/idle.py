@@ -10,8 +10,9 @@ from rich.text import Text
 from gaptrace.analysis import Analysis
 from gaptrace.render.page import MOST_ROWS, WIDE, section, table
 from gaptrace.render.units import count, duration, instant, share
+from gaptrace.timelines import CAUSES
 
-#: Gaps shown one by one: enough to see whether they are alike.
+#: Gaps, and instances of ranges, shown one by one: enough to see whether they are alike.
 _MOST_GAPS = 5
 
 
@@ -124,6 +125,31 @@ def ranges_section(analysis: Analysis, width: int) -> RenderableType | None:
     if (hidden := ranges.height - shown.height) > 0:
         parts.append(Text(f"... and {hidden} more; --json has them all"))
     return section("NVTX ranges", *parts)
+
+
+def instances_section(analysis: Analysis) -> RenderableType | None:
+    """Return those instances of the range asked for that hold most idle time; None without one."""
+    name, path = analysis.range_name, pl.col("path")
+    if name is None:
+        return None
+    instances = analysis.range_instances.filter((path == name) | path.str.ends_with(f"/{name}"))
+    several = analysis.devices.height > 1
+    device = ["+device"] if several else []
+    rows = table("range", "+instance", *device, "+at", "+span", "+idle", "idle because of")
+    largest = instances.sort("idle_ns", descending=True, maintain_order=True).head(_MOST_GAPS)
+    for row in largest.to_dicts():
+        causes = sorted(CAUSES.categories, key=lambda cause: -row[cause])[:2]
+        rows.add_row(
+            row["path"],
+            str(row["instance"]),
+            *([str(row["device_id"])] if several else []),
+            instant(row["start_ns"]),
+            duration(row["span_ns"]),
+            duration(row["idle_ns"]),
+            ", ".join(f"{c} {share(row[c], row['idle_ns'])}" for c in causes if row[c]),
+        )
+    note = Text(f"of {count(instances.height)}, those with most idle time; --json has them all")
+    return section("Range instances", rows, note)
 
 
 def caused(totals: pl.DataFrame, idle_ns: int, most: int, **key: str | int | None) -> str:

@@ -14,6 +14,8 @@ from gaptrace.trace import TraceWarning
 ANALYSIS_SCHEMA = "gaptrace.analysis/1"
 RECOMMENDATION_SCHEMA = "gaptrace.recommendation/1"
 
+#: Instances of ranges in one object: enough for any loop that people look at one by one.
+_MOST_INSTANCES = 10_000
 _NOTHING = {name: 0 if name == "count" else None for name in FIELDS}
 
 
@@ -68,6 +70,7 @@ def analysis_object(analysis: Analysis) -> dict[str, Any]:
             }
             for row in analysis.ranges.to_dicts()
         ],
+        "range_instances": _instances(analysis),
         "steps": _steps(analysis),
         "graph_builds": analysis.build_costs.rename({"process_id": "process"}).to_dicts(),
         "graphs": [
@@ -124,6 +127,18 @@ def _steps(analysis: Analysis) -> dict[str, Any]:
         .to_dicts(),
         "builds": analysis.step_builds.rename({"device_id": "device"}).to_dicts(),
     }
+
+
+def _instances(analysis: Analysis) -> dict[str, Any]:
+    """Instances of ranges, the first of them where there are very many; causes that took time."""
+    rows = analysis.range_instances
+    shown = rows.head(_MOST_INSTANCES).rename({"device_id": "device"}).drop("process_id")
+    instances = [
+        {key: value for key, value in row.items() if key not in CAUSES.categories}
+        | {"causes": {cause: row[cause] for cause in CAUSES.categories if row[cause]}}
+        for row in shown.to_dicts()
+    ]
+    return {"count": rows.height, "instances": instances}
 
 
 def _warnings(warnings: tuple[TraceWarning, ...]) -> list[dict[str, str]]:

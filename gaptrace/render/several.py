@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 
 from gaptrace.analysis import Analysis
@@ -10,7 +11,7 @@ from gaptrace.render.idle import caused
 from gaptrace.render.json import analysis_object
 from gaptrace.render.page import printed, table
 from gaptrace.render.units import count, duration, share
-from gaptrace.totals import over_devices
+from gaptrace.totals import DeviceTotals, over_devices
 
 SCHEMA = "gaptrace.analyses/1"
 
@@ -21,6 +22,7 @@ def overview(
     """Return a table of all devices of all traces.
 
     The total adds up busy and idle time over devices: with one rank per file, that of the job.
+    There is none where the traces differ in granularity.
 
     Args:
         analyses: (name to show, analysis).
@@ -40,8 +42,22 @@ def overview(
                 duration(device["idle_ns"]),
                 caused(analysis.cause_totals, device["idle_ns"], 2, device_id=device["device_id"]),
             )
+    notes = []
+    known = {analysis.trace.meta.granularity for _, analysis in analyses} - {None}
+    if len(known) > 1:
+        notes.append(
+            "no total: graph and node granularity are both in this table; the one hides idle time "
+            "inside graphs, the other lengthens gaps, so do not compare these rows with each other"
+        )
+    else:
+        _add_total(rows, over_devices([analysis.devices for _, analysis in analyses]))
+    if failed:
+        notes.append(f"{failed} of {len(analyses) + failed} traces are not in this table")
+    return printed([rows, *(Text(note, style="yellow") for note in notes)], width, color)
+
+
+def _add_total(rows: Table, total: DeviceTotals) -> None:
     rows.add_section()
-    total = over_devices([analysis.devices for _, analysis in analyses])
     rows.add_row(
         "total",
         str(total.devices),
@@ -51,16 +67,6 @@ def overview(
         duration(total.idle_ns),
         "",
     )
-    notes = []
-    known = {analysis.trace.meta.granularity for _, analysis in analyses} - {None}
-    if len(known) > 1:
-        notes.append(
-            "graph and node granularity are both in this table: the one hides idle time inside "
-            "graphs, the other lengthens gaps; do not compare these rows with each other"
-        )
-    if failed:
-        notes.append(f"{failed} of {len(analyses) + failed} traces are not in this table")
-    return printed([rows, *(Text(note, style="yellow") for note in notes)], width, color)
 
 
 def overview_object(analyses: Sequence[Analysis], failed: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,12 @@ from gaptrace import __version__
 from gaptrace.analysis import Analysis
 from gaptrace.recommend import Recommendation
 from gaptrace.render import words
-from gaptrace.render.idle import device_section, largest_gaps_section, ranges_section
+from gaptrace.render.idle import (
+    device_section,
+    instances_section,
+    largest_gaps_section,
+    ranges_section,
+)
 from gaptrace.render.page import MOST_ROWS, printed, section
 from gaptrace.render.repeated import graphs_section, steps_section
 from gaptrace.render.units import duration
@@ -29,6 +34,7 @@ def report(analysis: Analysis, *, width: int, color: bool) -> str:
         *(device_section(analysis, device) for device in analysis.devices.to_dicts()),
         largest_gaps_section(analysis, width),
         ranges_section(analysis, width),
+        instances_section(analysis),
         steps_section(analysis),
         graphs_section(analysis, width),
         _findings(analysis),
