@@ -4,10 +4,11 @@
 
 Steps of N kernels in a line (one warp each, spinning for about 0.6, 2.5, 9 us, or a mix), in three
 regimes: graphs replayed, captured and exec-updated each step, captured and instantiated each step.
-Host costs by node count are calibrated in this process with gaptrace's own probes; the device's
-time is that of one graph of the step, launched in time. From these the model predicts the step for
-a set of chunk sizes and chooses a size and a growing schedule; then all are measured in random
-order, by the host's clock. Nothing that is measured of chunks goes into the prediction.
+Host costs by node count are calibrated in this process with gaptrace's own probes, and for chunks
+in a row of eight; the device's time is that of graphs of such nodes, launched in time. From these
+the model predicts the step for a set of chunk sizes and chooses a size and a growing schedule; then
+all are measured in random order, by the host's clock. Nothing that is measured of these steps goes
+into the prediction.
 """
 
 import argparse
@@ -37,11 +38,13 @@ COSTS = {
     "update": ("capture", "exec_update", "graph_updated_launch", "destroy_graph"),
     "instantiate": ("capture", "instantiate", "graph_first_launch", "destroy_graph"),
 }
-REPEATS = {"replay": 15, "update": 7, "instantiate": 5}
+REPEATS = {"replay": 15, "update": 15, "instantiate": 9}
+#: Chunks in a row whose host cost is calibrated: what a step does, not what a first call costs.
+_ROW = 8
 
 
 def calibrate(bench, most):
-    """Medians of host figures by node count: {name: {nodes: ns}}; and the gap at a cut."""
+    """Host figures by node count {name: {nodes: ns}}, those of chunks in a row, gap at a cut."""
     sizes = [2**power for power in range(most.bit_length())] + [most]
     found, gaps = {}, []
     with ExitStack() as stack:
@@ -55,26 +58,38 @@ def calibrate(bench, most):
         name: {nodes: statistics.median(runs) for nodes, runs in table.items()}
         for name, table in found.items()
     }
-    return medians, statistics.median(gaps)
+    return medians, in_a_row(bench, sizes), statistics.median(gaps)
 
 
-def host_costs(figures, regime, call_ns, most):
-    """a(c) and when the device may start, with what Python adds to each call."""
-    *before, launch = (name for name in COSTS[regime] if name != "destroy_graph")
-    after = [name for name in COSTS[regime] if name == "destroy_graph"]
-    sizes = sorted(nodes for nodes in figures["capture_ns"] if nodes <= most)
-
-    def ns(name, nodes):
-        extra = nodes + 2 if name == "capture" else 1
-        return figures[f"{name}_ns"][nodes] + extra * call_ns
-
-    earlier = [sum(ns(name, nodes) for name in before) for nodes in sizes]
-    calls = [figures[f"{launch}_api_ns"][nodes] + call_ns for nodes in sizes]
-    later = [sum(ns(name, nodes) for name in after) for nodes in sizes]
-    starts = [figures[f"{launch}_latency_ns"][nodes] for nodes in sizes]
-    host = [a + b + c for a, b, c in zip(earlier, calls, later, strict=True)]
-    ready = [a + b for a, b in zip(earlier, starts, strict=True)]
+def host_costs(figures, hot, regime, most):
+    """a(c), and from when the host begins a chunk to when the device may start it."""
+    launch = COSTS[regime][-1] if regime == "replay" else COSTS[regime][-2]
+    sizes = sorted(nodes for nodes in hot[regime] if nodes <= most)
+    host = [hot[regime][nodes] for nodes in sizes]
+    later = [figures["destroy_graph_ns"][nodes] if regime != "replay" else 0.0 for nodes in sizes]
+    # How long after the launch call has returned the device begins; negative if before.
+    lag = [
+        figures[f"{launch}_latency_ns"][nodes] - figures[f"{launch}_api_ns"][nodes]
+        for nodes in sizes
+    ]
+    ready = [max(0.0, a - b + c) for a, b, c in zip(host, later, lag, strict=True)]
     return HostCost.fit(sizes, host, quantile=0.5), HostCost.fit(sizes, ready, quantile=0.5)
+
+
+def in_a_row(bench, sizes):
+    """Median host ns of a chunk among others, by regime and nodes; the device is faster."""
+    found = {}
+    for regime in COSTS:
+        found[regime] = {}
+        for nodes in sizes:
+            row = (nodes,) * _ROW
+            step = Step(bench, nodes * _ROW, (0,))
+            execs = step.build(row) if regime != "instantiate" else []
+            runs = [step.run(regime, row, execs, number % 2)[1] for number in range(8)]
+            for each in execs:
+                bench.cuda.cuGraphExecDestroy(each)
+            found[regime][nodes] = statistics.median(runs[1:]) / _ROW
+    return found
 
 
 class Step:
@@ -115,7 +130,7 @@ class Step:
         return made
 
     def run(self, regime, sizes, execs, variant):
-        """One step; returns host ns until the device is done."""
+        """One step; returns host ns until the device is done, and until the last call returned."""
         cuda, stream, fresh = self.bench.cuda, self.bench.stream, []
         begin = time.perf_counter_ns()
         if regime == "replay":
@@ -132,11 +147,12 @@ class Step:
                     fresh.append(made)
                 cuda.cuGraphLaunch(made, stream)
                 cuda.cuGraphDestroy(graph)
+        called_ns = time.perf_counter_ns() - begin
         self.bench.wait()
         ns = time.perf_counter_ns() - begin
         for each in fresh:
             cuda.cuGraphExecDestroy(each)
-        return ns
+        return ns, called_ns
 
     def measure(self, regime, schedules):
         """Median step of each schedule, all in turn in random order."""
@@ -144,7 +160,7 @@ class Step:
         times = [[] for _ in schedules]
         for number in range(REPEATS[regime] + 1):
             for place in random.sample(range(len(schedules)), len(schedules)):
-                ns = self.run(regime, schedules[place], execs[place], number % 2)
+                ns, _ = self.run(regime, schedules[place], execs[place], number % 2)
                 if number:
                     times[place].append(ns)
         for made in execs:
@@ -178,17 +194,18 @@ def notice(bench, figures):
     return statistics.median(times) - figures["graph_launch_latency_ns"][1]
 
 
-def setting(bench, figures, gap_ns, notice_ns, nodes, kind, regime):
+def setting(bench, costs, nodes, kind, regime):
     """Predict and measure one setting; returns a record."""
+    figures, hot, gap_ns, notice_ns = costs
     step = Step(bench, nodes, CLOCKS[kind])
     node_ns = device_times(bench, step, gap_ns)
-    host, ready = host_costs(figures, regime, bench.call_ns, nodes)
+    host, ready = host_costs(figures, hot, regime, nodes)
     model = ChunkModel(host, nodes, node_ns, cut_gap_ns=gap_ns, ready=ready)
     curve = uniform(model)
     best = plateau(curve)
     schedules = {f"{size}": uniform_sizes(model, size) for size in SIZES if size < nodes}
     schedules |= {"one": (nodes,), "chosen": uniform_sizes(model, best.recommended)}
-    schedules |= {"growing": growing_schedule(model)}
+    schedules |= {"again": schedules["chosen"], "growing": growing_schedule(model)}
     measured = step.measure(regime, list(schedules.values()))
     return {
         "nodes": nodes,
@@ -207,19 +224,29 @@ def setting(bench, figures, gap_ns, notice_ns, nodes, kind, regime):
 
 def summary(record):
     measured, predicted = record["measured_ns"], record["predicted_ns"]
-    uniforms = {name: ns for name, ns in measured.items() if name != "growing"}
+    uniforms = {name: ns for name, ns in measured.items() if name not in ("growing", "again")}
     best = min(uniforms, key=uniforms.get)
     errors = [abs(predicted[name] / measured[name] - 1) for name in uniforms]
     over = {name: measured[name] / uniforms[best] - 1 for name in ("chosen", "one")}
-    reference = (
-        f"{measured['512'] / uniforms[best] - 1:>8.1%}" if "512" in measured else f"{'-':>8}"
+    half_k = f"{measured['512'] / uniforms[best] - 1:.1%}" if "512" in measured else "-"
+    columns = (
+        *(str(record["nodes"]), record["node"], record["regime"], str(record["recommended"])),
+        *(f"{over['chosen']:.1%}", best, f"{over['one']:.1%}", half_k),
+        f"{measured['growing'] / record['device_ns'] - 1:.1%}",
+        *(f"{statistics.median(errors):.1%}", f"{max(errors):.1%}"),
+        f"{abs(measured['again'] / measured['chosen'] - 1):.1%}",
     )
-    return (
-        f"{record['nodes']:>6} {record['node']:>7} {record['regime']:>11} "
-        f"{record['recommended']:>7} {over['chosen']:>8.1%} {best:>7} {over['one']:>8.1%}"
-        f"{reference} {measured['growing'] / record['device_ns'] - 1:>9.1%} "
-        f"{statistics.median(errors):>8.1%} {max(errors):>8.1%}"
-    )
+    return line(columns)
+
+
+def line(columns):
+    return "".join(f"{column:>12}" for column in columns)
+
+
+HEAD = (
+    *("nodes", "node", "regime", "chosen", "over best", "best", "one graph", "512"),
+    *("growing", "error", "worst", "noise"),
+)
 
 
 def main(argv=None):
@@ -229,17 +256,17 @@ def main(argv=None):
     parser.add_argument("--nodes", type=int, nargs="*", default=NODES)
     options = parser.parse_args(argv)
     random.seed(0)
-    print(
-        "    N     node      regime  chosen  +of best   best      one     512  +device   error   worst"
-    )
+    print(line(HEAD))
     with Bench() as bench:
         for number in range(options.passes):
-            figures, gap_ns = calibrate(bench, max(options.nodes))
+            figures, hot, gap_ns = calibrate(bench, max(options.nodes))
             notice_ns = notice(bench, figures)
             for nodes in options.nodes:
                 for kind in CLOCKS:
                     for regime in COSTS:
-                        record = setting(bench, figures, gap_ns, notice_ns, nodes, kind, regime)
+                        record = setting(
+                            bench, figures, hot, gap_ns, notice_ns, nodes, kind, regime
+                        )
                         print(summary(record), flush=True)
                         if options.out:
                             with options.out.open("a") as file:
