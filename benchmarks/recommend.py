@@ -58,7 +58,7 @@ def calibrate(bench, most):
         name: {nodes: statistics.median(runs) for nodes, runs in table.items()}
         for name, table in found.items()
     }
-    return medians, in_a_row(bench, sizes), statistics.median(gaps)
+    return medians, in_a_row(bench, sizes), max(0.0, statistics.median(gaps))
 
 
 def host_costs(figures, hot, regime, most):
@@ -178,7 +178,7 @@ def device_times(bench, step, gap_ns):
             two = bench.device_ns(
                 lambda: [bench.cuda.cuGraphLaunch(line, bench.stream) for _ in range(2)]
             )
-        each[clocks] = (two - one - gap_ns) / 256
+        each[clocks] = max(0.0, (two - one - gap_ns) / 256)
     return np.array([each[clocks] for clocks in step.clocks])
 
 
@@ -260,13 +260,11 @@ def main(argv=None):
     with Bench() as bench:
         for number in range(options.passes):
             figures, hot, gap_ns = calibrate(bench, max(options.nodes))
-            notice_ns = notice(bench, figures)
+            costs = (figures, hot, gap_ns, notice(bench, figures))
             for nodes in options.nodes:
                 for kind in CLOCKS:
                     for regime in COSTS:
-                        record = setting(
-                            bench, figures, hot, gap_ns, notice_ns, nodes, kind, regime
-                        )
+                        record = setting(bench, costs, nodes, kind, regime)
                         print(summary(record), flush=True)
                         if options.out:
                             with options.out.open("a") as file:
