@@ -1,7 +1,22 @@
-"""Settings that all tests share."""
+"""Settings and fixtures that tests share."""
 
+import pytest
 from hypothesis import settings
+
+from gaptrace.record.machine import package_versions
 
 # How long an example takes depends on what else the machine does; that is no property of the code.
 settings.register_profile("gaptrace", deadline=None)
 settings.load_profile("gaptrace")
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Say which packages there are, for who looks for CUPTI."""
+
+    def pretend(**packages: str) -> None:
+        none = dict.fromkeys(package_versions())
+        found = none | {name.replace("_", "-"): version for name, version in packages.items()}
+        monkeypatch.setattr("gaptrace.record.cupti.package_versions", lambda: found)
+
+    return pretend
