@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from gaptrace.cli import one_line
 from gaptrace.errors import GpuError, RecorderError
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _recorded(
             figures += (*found, *recorder_costs((*plain, *found), name))
             progress(done)
     except RecorderError as error:
-        _say(f"the cost of recording is not measured: {error}")
+        _say(f"the cost of recording is not measured: {one_line(error)}")
     return versions, figures
 
 
