@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from gaptrace.cli import one_line
 from gaptrace.errors import GpuError, RecorderError
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _recorded(
                 versions[name] = recorder.version
                 figures += (*found, *recorder_costs((*plain, *found), name))
         except (GpuError, RecorderError) as error:
-            _say(f"the cost of recording with {called} is not measured: {error}")
+            _say(f"the cost of recording with {called} is not measured: {one_line(error)}")
     return versions, figures
 
 
