@@ -233,16 +233,21 @@ def test_a_silent_management_library(nvml, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("times", "alone"),
+    ("quick", "slow", "alone"),
     [
-        ([500.0] * 40, True),
-        ([500.0] * 38 + [2500.0] * 2, True),
-        ([500.0] * 30 + [2500.0] * 10, False),
-        ([None] * 25 + [500.0] * 15, False),
+        ([100.0] * 30, [4000.0] * 10, True),
+        # Some of the short ones met another program; the shortest tells the clock.
+        ([100.0] * 5 + [2100.0] * 25, [4000.0] * 10, True),
+        # A few of the long ones were late, or about half of their time was another's.
+        ([100.0] * 30, [4000.0] * 8 + [9000.0] * 2, True),
+        ([100.0] * 30, [8000.0] * 10, False),
+        # What could not be timed says nothing.
+        ([None] * 30, [4000.0] * 10, False),
+        ([100.0] * 30, [None] * 10, False),
     ],
 )
-def test_kernels_that_take_turns_show_company(times, alone):
-    given = iter(times)
+def test_long_kernels_that_take_turns_show_company(quick, slow, alone):
+    given = iter([*quick, *slow])
 
     class Timed:
         stream = None
