@@ -204,3 +204,43 @@ def break_even_replays(build_ns: float, per_launch_ns: float, graph_ns: float) -
 def amortised_ns(graph_ns: float, build_ns: float, replays: int) -> float:
     """Return the cost of a step if one build serves ``replays`` of them."""
     return graph_ns + build_ns / replays
+
+
+@dataclass(frozen=True)
+class ChunkTimes:
+    """When one chunk of a schedule is launched and run. In ns from when the host begins the step.
+
+    Attributes:
+        nodes: of the chunk.
+        host_start_ns, host_end_ns: its launch, with all that the regime does before it.
+        device_start_ns, device_end_ns: its run.
+    """
+
+    nodes: int
+    host_start_ns: float
+    host_end_ns: float
+    device_start_ns: float
+    device_end_ns: float
+
+
+def chunk_times(model: ChunkModel, sizes: Sequence[int]) -> tuple[ChunkTimes, ...]:
+    """Return when host and device are at work on each chunk: the recurrence behind `makespan`.
+
+    Raises ValueError as `makespan` does.
+    """
+    size = np.asarray(sizes, np.int64)
+    ends = np.cumsum(size)
+    last_end = makespan(model, sizes)  # which checks the sizes
+    host, free, times = 0.0, model.device_free_ns, list[ChunkTimes]()
+    for i, (count, end) in enumerate(zip(size.tolist(), ends.tolist(), strict=True)):
+        begun = host
+        host += float(model.host_ns[count])
+        if model.queue_depth is not None and i >= model.queue_depth:
+            host = max(host, times[i - model.queue_depth].device_end_ns)
+            begun = host - float(model.host_ns[count])
+        start = max(begun + float(model.ready_ns[count]), free)
+        span = float(model.device_ns[end] - model.device_ns[end - count]) - model.in_graph_gap_ns
+        times.append(ChunkTimes(count, begun, host, start, start + span))
+        free = times[-1].device_end_ns + model.in_graph_gap_ns + model.cut_gap_ns
+    assert math.isclose(times[-1].device_end_ns, last_end)
+    return tuple(times)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gaptrace.analysis import Analysis
-from gaptrace.render.page import MOST_ROWS, WIDE, section, table
+from gaptrace.render.page import MOST_ROWS, WIDE, Section, section, table
 from gaptrace.render.units import count, duration, instant, share
 from gaptrace.timelines import CAUSES
 
@@ -16,7 +16,7 @@ from gaptrace.timelines import CAUSES
 _MOST_GAPS = 5
 
 
-def device_section(analysis: Analysis, device: dict[str, Any]) -> RenderableType:
+def device_section(analysis: Analysis, device: dict[str, Any]) -> Section:
     """Return what one row of `Analysis.devices` says, and the causes of its idle time."""
     gap_ns = device["gap_ns"] or {}
     facts = Text.assemble(
@@ -59,7 +59,7 @@ def _causes(analysis: Analysis, device: dict[str, Any]) -> Table:
     return rows
 
 
-def largest_gaps_section(analysis: Analysis, width: int) -> RenderableType | None:
+def largest_gaps_section(analysis: Analysis, width: int) -> Section | None:
     """Return the longest gaps one by one; None without any."""
     gaps = analysis.largest_gaps.head(_MOST_GAPS)
     if gaps.is_empty():
@@ -83,7 +83,7 @@ def largest_gaps_section(analysis: Analysis, width: int) -> RenderableType | Non
     return section("Largest gaps", rows)
 
 
-def ranges_section(analysis: Analysis, width: int) -> RenderableType | None:
+def ranges_section(analysis: Analysis, width: int) -> Section | None:
     """Return the ranges with most idle time and its causes; None without any range."""
     ranges = analysis.ranges
     if ranges.is_empty():
@@ -127,7 +127,7 @@ def ranges_section(analysis: Analysis, width: int) -> RenderableType | None:
     return section("NVTX ranges", *parts)
 
 
-def instances_section(analysis: Analysis) -> RenderableType | None:
+def instances_section(analysis: Analysis) -> Section | None:
     """Return those instances of the range asked for that hold most idle time; None without one."""
     name, path = analysis.range_name, pl.col("path")
     if name is None:

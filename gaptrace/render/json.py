@@ -133,9 +133,10 @@ def _instances(analysis: Analysis) -> dict[str, Any]:
     """Instances of ranges, the first of them where there are very many; causes that took time."""
     rows = analysis.range_instances
     shown = rows.head(_MOST_INSTANCES).rename({"device_id": "device"}).drop("process_id")
+    causes = CAUSES.categories.to_list()
     instances = [
-        {key: value for key, value in row.items() if key not in CAUSES.categories}
-        | {"causes": {cause: row[cause] for cause in CAUSES.categories if row[cause]}}
+        {key: value for key, value in row.items() if key not in causes}
+        | {"causes": {cause: row[cause] for cause in causes if row[cause]}}
         for row in shown.to_dicts()
     ]
     return {"count": rows.height, "instances": instances}

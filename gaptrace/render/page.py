@@ -2,9 +2,10 @@
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -34,9 +35,27 @@ def printed(parts: Sequence[RenderableType], width: int, color: bool) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def section(title: str, *parts: RenderableType) -> RenderableType:
-    """Return the parts, indented, below their title and an empty line."""
-    return Group(Text(f"\n{title}", style="bold"), Padding(Group(*parts), (0, 0, 0, 2)))
+@dataclass(frozen=True)
+class Section:
+    """A part of a report, which rich prints and `render.html` turns into HTML.
+
+    Attributes:
+        title: above it.
+        parts: texts and tables, in order.
+    """
+
+    title: str
+    parts: tuple[RenderableType, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Give rich the parts, indented, below the title and an empty line."""
+        yield Text(f"\n{self.title}", style="bold")
+        yield Padding(Group(*self.parts), (0, 0, 0, 2))
+
+
+def section(title: str, *parts: RenderableType) -> Section:
+    """Return a section."""
+    return Section(title, parts)
 
 
 def table(*columns: str) -> Table:

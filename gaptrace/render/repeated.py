@@ -3,16 +3,15 @@
 from typing import Any
 
 import polars as pl
-from rich.console import RenderableType
 from rich.text import Text
 
 from gaptrace.analysis import Analysis
 from gaptrace.render import words
-from gaptrace.render.page import MOST_ROWS, WIDE, section, table
+from gaptrace.render.page import MOST_ROWS, WIDE, Section, section, table
 from gaptrace.render.units import count, duration
 
 
-def steps_section(analysis: Analysis) -> RenderableType | None:
+def steps_section(analysis: Analysis) -> Section | None:
     """Return the steps of each unit, and those that stand out; None without any."""
     units = analysis.step_units
     if units.is_empty():
@@ -67,7 +66,7 @@ def _step_builds(analysis: Analysis) -> list[dict[str, Any]]:
     ]
 
 
-def graphs_section(analysis: Analysis, width: int) -> RenderableType | None:
+def graphs_section(analysis: Analysis, width: int) -> Section | None:
     """Return what graphs of each size cost; None without any graph."""
     sizes = analysis.graph_sizes
     if sizes.is_empty():

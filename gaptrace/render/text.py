@@ -16,7 +16,7 @@ from gaptrace.render.idle import (
     largest_gaps_section,
     ranges_section,
 )
-from gaptrace.render.page import MOST_ROWS, printed, section
+from gaptrace.render.page import MOST_ROWS, Section, printed, section
 from gaptrace.render.repeated import graphs_section, steps_section
 from gaptrace.render.units import duration
 
@@ -29,8 +29,12 @@ def report(analysis: Analysis, *, width: int, color: bool) -> str:
         width: columns of the terminal; meant for 80 and up.
         color: whether to write ANSI colours.
     """
+    return printed([head(analysis), *sections(analysis, width)], width, color)
+
+
+def sections(analysis: Analysis, width: int) -> list[Section]:
+    """Return the parts of the report below its head, without those that have nothing to say."""
     parts = [
-        _head(analysis),
         *(device_section(analysis, device) for device in analysis.devices.to_dicts()),
         largest_gaps_section(analysis, width),
         ranges_section(analysis, width),
@@ -40,15 +44,16 @@ def report(analysis: Analysis, *, width: int, color: bool) -> str:
         _findings(analysis),
         _recommendation(analysis.recommendation),
     ]
-    return printed([part for part in parts if part is not None], width, color)
+    return [part for part in parts if part is not None]
 
 
 def recommendation_text(analysis: Analysis, *, width: int, color: bool) -> str:
     """Return the head and the recommendation of the report alone."""
-    return printed([_head(analysis), _recommendation(analysis.recommendation)], width, color)
+    return printed([head(analysis), _recommendation(analysis.recommendation)], width, color)
 
 
-def _head(analysis: Analysis) -> RenderableType:
+def head(analysis: Analysis) -> Group:
+    """Return what was recorded, where and how, and what limits the figures."""
     meta = analysis.trace.meta
     gpus = " + ".join(dict.fromkeys(name or "GPU" for name in analysis.devices["name"]))
     product = "CUPTI" if meta.format == "gaptrace-cupti" else "Nsight Systems"
@@ -72,7 +77,7 @@ def _head(analysis: Analysis) -> RenderableType:
     return Group(*lines)
 
 
-def _findings(analysis: Analysis) -> RenderableType | None:
+def _findings(analysis: Analysis) -> Section | None:
     if not analysis.findings:
         return None
     style = {"high": "red", "medium": "yellow", "low": "dim"}
@@ -91,7 +96,7 @@ def _findings(analysis: Analysis) -> RenderableType | None:
     return section("Findings", rows)
 
 
-def _recommendation(recommendation: Recommendation) -> RenderableType:
+def _recommendation(recommendation: Recommendation) -> Section:
     lines: list[RenderableType] = [
         Text(words.verdict(recommendation), style="bold"),
         Text(f"verdict {recommendation.verdict}, regime {words.regime(recommendation)}"),

@@ -1,0 +1,221 @@
+"""Chunks: how long a step takes at each size, and how chunks hide their launches."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gaptrace.cost import ChunkModel, chunk_times
+from gaptrace.recommend import Recommendation
+from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, FIRST_COLOR, SECOND_COLOR
+from gaptrace.render.figures.style import figure as empty
+from gaptrace.render.units import count, duration
+from gaptrace.schedules import uniform
+from gaptrace.spread import median_error
+from gaptrace.timings import Measurement
+
+_US = 1e-3
+#: Points of a curve: as many as a screen can tell apart on a logarithmic axis.
+_MOST_POINTS = 600
+#: The size that made people ask (ggml-org/llama.cpp#11867).
+_REFERENCE = 512
+_ARMS = ("graph:", "chunk:")
+
+
+def step_by_chunk(
+    recommendation: Recommendation | None = None,
+    *,
+    model: ChunkModel | None = None,
+    added_ns: float = 0.0,
+    measurement: Measurement | None = None,
+    title: str | None = None,
+) -> go.Figure:
+    """Draw the time of a step against the size of its chunks.
+
+    Args:
+        recommendation: its predicted and measured times, and the plateau of sizes about as good.
+        model: its makespan at every uniform size, as a curve.
+        added_ns: what a step takes beyond the makespan of the model, such as `fit.Fit.notice_ns`.
+        measurement: the arms of the step, timed without a recorder unless it says otherwise.
+        title: above the figure.
+    """
+    drawn = empty(height=360, title=title)
+    sizes = set[int]()
+    if model is not None:
+        sizes |= _curve(drawn, model, added_ns)
+    if recommendation is not None:
+        sizes |= _predicted(drawn, recommendation)
+    if measurement is not None:
+        sizes |= _measured(drawn, measurement)
+    elif recommendation is not None:
+        sizes |= _told(drawn, recommendation)
+    if recommendation is not None and recommendation.plateau:
+        low, high = recommendation.plateau
+        _mark(drawn, low, high, f"about as good: {count(low)} to {count(high)}")
+    if sizes and min(sizes) <= _REFERENCE <= max(sizes):
+        drawn.add_vline(x=_REFERENCE, line={"dash": "dot", "width": 1, "color": "#767676"})
+        drawn.add_annotation(
+            x=float(np.log10(_REFERENCE)), y=1, yref="paper", yanchor="top", xanchor="left",
+            text="512", showarrow=False,
+        )  # fmt: skip
+    powers = [2**power for power in range(max(sizes, default=1).bit_length())]
+    drawn.update_xaxes(title={"text": "CUDA nodes of a chunk"}, type="log", tickvals=powers)
+    drawn.update_yaxes(title={"text": "step, us"})
+    return drawn
+
+
+def has_sizes(recommendation: Recommendation) -> bool:
+    """Say whether a recommendation holds two times of different sizes, so that there is a line."""
+    return len({*_known_sizes(recommendation), *_timed_sizes(recommendation)}) > 1
+
+
+def _known_sizes(recommendation: Recommendation) -> dict[int, float]:
+    """Predicted times by chunk size."""
+    found = recommendation.predicted_ns
+    sizes = {"one_graph": recommendation.nodes, "chunk": recommendation.chunk}
+    return {size: found[arm] for arm, size in sizes.items() if size and arm in found}
+
+
+def _timed_sizes(recommendation: Recommendation) -> dict[int, float]:
+    """Measured times by chunk size: those of arms named graph:N and chunk:N."""
+    return {
+        int(name.split(":")[1]): ns
+        for name, ns in recommendation.measured_ns.items()
+        if name.startswith(_ARMS)
+    }
+
+
+def _curve(drawn: go.Figure, model: ChunkModel, added_ns: float) -> set[int]:
+    spaced = np.geomspace(1, model.nodes, _MOST_POINTS).round().astype(int)
+    sizes = np.unique(spaced)
+    drawn.add_scatter(
+        x=sizes,
+        y=(uniform(model)[sizes - 1] + added_ns) * _US,
+        mode="lines",
+        line={"color": FIRST_COLOR, "width": 2},
+        name="predicted",
+        hovertemplate="chunks of %{x} CUDA nodes: %{y:.4g} us<extra>predicted</extra>",
+    )
+    return set(sizes.tolist())
+
+
+def _predicted(drawn: go.Figure, recommendation: Recommendation) -> set[int]:
+    known = _known_sizes(recommendation)
+    _points(drawn, "predicted", known, FIRST_COLOR, "circle-open")
+    least = recommendation.predicted_ns.get("device_only")
+    if least is not None and known:
+        drawn.add_hline(y=least * _US, line={"dash": "dash", "width": 1, "color": "#767676"})
+        drawn.add_annotation(
+            x=0, xref="paper", xanchor="left", y=least * _US, yanchor="bottom",
+            text=f"device alone {duration(least)}", showarrow=False,
+        )  # fmt: skip
+    return set(known)
+
+
+def _told(drawn: go.Figure, recommendation: Recommendation) -> set[int]:
+    timed = _timed_sizes(recommendation)
+    _points(drawn, "measured", timed, SECOND_COLOR, "x")
+    return set(timed)
+
+
+def _points(drawn: go.Figure, name: str, times: dict[int, float], color: str, symbol: str) -> None:
+    if not times:
+        return
+    drawn.add_scatter(
+        x=list(times),
+        y=[ns * _US for ns in times.values()],
+        mode="markers",
+        marker={"color": color, "symbol": symbol, "size": 10, "line": {"width": 2}},
+        name=name,
+        hovertext=[
+            f"{name}<br>chunks of {count(size)} CUDA nodes: {duration(ns)}"
+            for size, ns in times.items()
+        ],
+        hoverinfo="text",
+    )
+
+
+def _measured(drawn: go.Figure, measurement: Measurement) -> set[int]:
+    cut = [timing for timing in measurement.timings if timing.arm.chunk is not None]
+    uniform_arms = sorted(
+        (timing for timing in cut if timing.arm.name.startswith(_ARMS)),
+        key=lambda timing: timing.arm.chunk or 0,
+    )
+    how = "measured under a recorder" if measurement.is_recorded else "measured"
+    drawn.add_scatter(
+        x=[timing.arm.chunk for timing in uniform_arms],
+        y=[timing.step_ns * _US for timing in uniform_arms],
+        error_y={"array": [(median_error(timing.rounds_ns) or 0) * _US for timing in uniform_arms]},
+        mode="lines+markers",
+        line={"color": SECOND_COLOR, "width": 1, "dash": "dot"},
+        marker={"symbol": "x", "size": 9},
+        name=how,
+        hovertext=[
+            f"{timing.arm.name}, {how}<br>step {duration(timing.step_ns)}, give or take "
+            f"{duration(median_error(timing.rounds_ns))}"
+            for timing in uniform_arms
+        ],
+        hoverinfo="text",
+    )
+    for timing in measurement.of("per_launch"):
+        drawn.add_hline(
+            y=timing.step_ns * _US, line={"dash": "dot", "width": 1, "color": SECOND_COLOR}
+        )
+        drawn.add_annotation(
+            x=1, xref="paper", xanchor="right", y=timing.step_ns * _US, yanchor="bottom",
+            text=f"per launch {duration(timing.step_ns)}", showarrow=False,
+        )  # fmt: skip
+    return {timing.arm.chunk for timing in uniform_arms if timing.arm.chunk}
+
+
+def _mark(drawn: go.Figure, low: int, high: int, text: str) -> None:
+    drawn.add_vrect(x0=low, x1=high, fillcolor="rgba(0,158,115,0.15)", line={"width": 0})
+    drawn.add_annotation(
+        x=float(np.log10(high)), y=0, yref="paper", xanchor="right", yanchor="bottom",
+        text=text, showarrow=False,
+    )  # fmt: skip
+
+
+def schedule_lanes(
+    model: ChunkModel, schedules: Sequence[Sequence[int]], *, title: str | None = None
+) -> go.Figure:
+    """Draw when the host launches each chunk and the device runs it: how chunks hide launches.
+
+    Args:
+        model: of the step.
+        schedules: chunk sizes in CUDA nodes, in launch order; a pair of lanes for each.
+        title: above the figure.
+    """
+    drawn = empty(height=74 * len(schedules) + 110, title=title, barmode="overlay", bargap=0.2)
+    names = []
+    for number, sizes in enumerate(schedules):
+        times = chunk_times(model, sizes)
+        graphs = "one graph" if len(sizes) == 1 else f"{count(len(sizes))} chunks"
+        step = duration(times[-1].device_end_ns)
+        names += [f"{graphs}, {step}: host", "device"]
+        lanes = (
+            ("launch", CAUSE_COLORS["launch_call"], "host_start_ns", "host_end_ns"),
+            ("run", BUSY_COLOR, "device_start_ns", "device_end_ns"),
+        )
+        for lane, (what, color, start, end) in enumerate(lanes):
+            spans = [(getattr(each, start), getattr(each, end), each.nodes) for each in times]
+            drawn.add_bar(
+                orientation="h",
+                base=[begin * _US for begin, _, _ in spans],
+                x=[(stop - begin) * _US for begin, stop, _ in spans],
+                y=[2 * number + lane] * len(spans),
+                marker={"color": color, "line": {"width": 1, "color": "rgba(128,128,128,0.9)"}},
+                name=what,
+                showlegend=number == 0,
+                hovertext=[
+                    f"{what} of {count(nodes)} CUDA nodes: {duration(stop - begin)}<br>"
+                    f"from {duration(begin)} to {duration(stop)}"
+                    for begin, stop, nodes in spans
+                ],
+                hoverinfo="text",
+            )
+    drawn.update_yaxes(
+        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.4, -0.6]
+    )
+    drawn.update_xaxes(title={"text": "us since the host began the step"})
+    return drawn
