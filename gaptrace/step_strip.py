@@ -66,6 +66,29 @@ def notable_steps(summary: pl.DataFrame, *, most: int = 200) -> pl.DataFrame:
     )
 
 
+def typical_steps(summary: pl.DataFrame) -> pl.DataFrame:
+    """Return one steady step of each sequence, of median span.
+
+    Args:
+        summary: `steps.step_summary`.
+
+    Returns:
+        its columns; sequences that take most time in all come first.
+    """
+    steady = summary.filter(_IS_STEADY)
+    # A median that occurs: of an even number the lower of the two in the middle.
+    at = (pl.len() - 1) // 2
+    total = pl.col("span_ns").sum().over(_KEY)
+    return (
+        steady.with_columns(_total=total)
+        .sort("span_ns", maintain_order=True)
+        .group_by(_KEY, maintain_order=True)
+        .agg(pl.exclude(_KEY).get(at))
+        .sort("_total", *_KEY, descending=[True, False, False])
+        .select(summary.columns)
+    )
+
+
 def steady_causes(steps: Steps, summary: pl.DataFrame, idle: pl.DataFrame) -> pl.DataFrame:
     """Say what an average steady step of each sequence waits for.
 

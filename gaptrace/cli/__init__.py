@@ -25,6 +25,7 @@ class LazyGroup(click.Group):
         "profile": ("gaptrace.cli.profile", "Record a script, then analyze what was recorded."),
         "recommend": ("gaptrace.cli.recommend", "Say what CUDA graphs and chunks would change."),
         "redact": ("gaptrace.cli.redact", "Write a copy of a trace that can be shared."),
+        "report": ("gaptrace.cli.report", "Write a report with figures as one HTML file."),
         "verify": ("gaptrace.cli.verify", "Say whether a program's steps can be graphs."),
     }
 

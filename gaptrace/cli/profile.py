@@ -123,7 +123,7 @@ def command(
         status = recording.status
         try:
             exported = _export(recording, folder, chosen, driver)
-            objects[each] = _analyze(exported, place, driver, target[0], as_text=not as_json)
+            objects[each] = _analyze(exported, place, driver, target[0], timed, as_text=not as_json)
         except GaptraceError as error:
             if status == 0:
                 raise
@@ -198,15 +198,24 @@ def _export(
 
 
 def _analyze(
-    exported: Path, place: Path, driver: "Driver", program: str, *, as_text: bool
+    exported: Path,
+    place: Path,
+    driver: "Driver",
+    program: str,
+    timed: dict[str, Any],
+    *,
+    as_text: bool,
 ) -> dict[str, Any]:
-    """Analyse one recording, keep report and JSON beside it, and print the report if asked to."""
+    """Analyse one recording, keep reports and JSON beside it, and print the text if asked to."""
     from gaptrace.analysis import analyze
+    from gaptrace.cli.progress import working
     from gaptrace.cli.terminal import color, width
     from gaptrace.read import read
     from gaptrace.record.run_folder import REPORT_WIDTH, write_result
+    from gaptrace.render.html import html_report
     from gaptrace.render.json import analysis_object
     from gaptrace.render.text import report
+    from gaptrace.timings import measurement_of
 
     try:
         analysis = analyze(read(exported))
@@ -218,7 +227,10 @@ def _analyze(
             ) from error
         raise RecorderError(f"{program} left no CUDA work to analyse: {error}") from error
     found = analysis_object(analysis)
-    write_result(place, report(analysis, width=REPORT_WIDTH, color=False), found)
+    measured = {name: measurement_of(result) for name, result in timed.items()}
+    with working("drawing"):
+        page = html_report(analysis, measured=measured)
+    write_result(place, report(analysis, width=REPORT_WIDTH, color=False), page, found)
     if as_text:
         click.echo(report(analysis, width=width(), color=color(sys.stdout)), nl=False)
     return found

@@ -20,3 +20,15 @@ def percentage_bar(description: str) -> Iterator[Callable[[int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=100)
         yield lambda percentage: bar.update(task, completed=percentage)
+
+
+@contextmanager
+def working(description: str) -> Iterator[None]:
+    """Show that something goes on while the block runs, where stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(description):
+        yield

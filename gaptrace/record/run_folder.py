@@ -85,9 +85,10 @@ def write_versions(folder: Path, versions: dict[str, object]) -> None:
     _write_json(folder / "versions.json", versions)
 
 
-def write_result(folder: Path, report: str, analysis: dict[str, Any]) -> None:
-    """Write report.txt and analysis.json."""
+def write_result(folder: Path, report: str, page: str, analysis: dict[str, Any]) -> None:
+    """Write report.txt, report.html and analysis.json."""
     (folder / "report.txt").write_text(report, encoding="utf-8")
+    (folder / "report.html").write_text(page, encoding="utf-8")
     _write_json(folder / "analysis.json", analysis)
 
 

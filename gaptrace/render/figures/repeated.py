@@ -179,8 +179,8 @@ def launch_costs(
         )
     for name, dash, color, table in _calibrated(calibration):
         _table(drawn, name, dash, color, table)
-    drawn.update_xaxes(title={"text": "CUDA nodes of the graph"}, type="log", dtick=1)
-    drawn.update_yaxes(title={"text": "us"}, type="log", dtick=1)
+    drawn.update_xaxes(title={"text": "CUDA nodes of the graph"}, type="log", dtick="D2")
+    drawn.update_yaxes(title={"text": "us"}, type="log", dtick="D2")
     return drawn
 
 

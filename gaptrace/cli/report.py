@@ -1,0 +1,57 @@
+"""``gaptrace report TRACE``."""
+
+from pathlib import Path
+
+import click
+
+from gaptrace.cli.options import TIME
+
+
+@click.command()
+@click.argument("trace", type=click.Path(path_type=Path, readable=False))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("report.html"),
+    show_default=True,
+    metavar="FILE",
+    help="Where to write it.",
+)
+@click.option("--device", "device_id", type=int, metavar="N", help="Only this physical GPU.")
+@click.option(
+    "--range", "range_name", metavar="NAME", help="Only NVTX ranges of this name or path."
+)
+@click.option("--from", "from_ns", type=TIME, metavar="TIME", help="Only from this time on (1.5s).")
+@click.option("--to", "to_ns", type=TIME, metavar="TIME", help="Only until this time (1600ms).")
+def command(
+    trace: Path,
+    output: Path,
+    device_id: int | None,
+    range_name: str | None,
+    from_ns: int | None,
+    to_ns: int | None,
+) -> None:
+    """Write the report on TRACE, with figures, as one HTML file.
+
+    The file needs no network and no other file; it can be sent to somebody. It holds names of
+    kernels, ranges and the trace, and the analysis as JSON.
+    """
+    from gaptrace.analysis import analyze
+    from gaptrace.cli.loading import load
+    from gaptrace.cli.progress import working
+    from gaptrace.errors import GaptraceError
+    from gaptrace.render.html import html_report
+
+    analysis = analyze(
+        load(trace), device_id=device_id, range_name=range_name, from_ns=from_ns, to_ns=to_ns
+    )
+    with working("drawing"):
+        text = html_report(analysis)
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise GaptraceError(
+            f"cannot write {output}: {error.strerror}; choose another place with --output"
+        ) from error
+    click.echo(f"gaptrace: the report is in {output}", err=True)

@@ -1,0 +1,204 @@
+"""Which figures stand in which section of the HTML report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import plotly.graph_objects as go
+
+from gaptrace.analysis import Analysis
+from gaptrace.calibration import Calibration
+from gaptrace.render import figures
+from gaptrace.render.figures.chunks import has_sizes
+from gaptrace.render.figures.timeline import draw
+from gaptrace.render.units import count, duration
+from gaptrace.step_strip import typical_steps
+from gaptrace.timings import Measurement
+from gaptrace.view import view
+
+#: Sequences of steps of which a typical one is drawn by itself.
+_MOST_STEPS = 3
+#: Bins of a device and of a lane in the finest timelines, and in close-ups.
+_BINS, _CLOSE_BINS = (1000, 500), (600, 400)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with what it shows.
+
+    Attributes:
+        figure: it.
+        caption: what it shows, and how to read it.
+        is_close_up: whether it may be folded away.
+    """
+
+    figure: go.Figure
+    caption: str
+    is_close_up: bool = False
+
+    @cached_property
+    def json(self) -> str:
+        """The figure as JSON that ends no script element, whatever names it holds."""
+        return str(self.figure.to_json()).replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def overview(analysis: Analysis, coarseness: int) -> list[Picture]:
+    """Return the timelines: the whole, and a typical step of the longest sequences.
+
+    Args:
+        analysis: of the trace.
+        coarseness: by how much fewer bins are drawn than would be best.
+    """
+    whole = Picture(
+        _timeline(analysis, None, None, _BINS, coarseness),
+        "What the devices and the host do over time. The band of a device says of each moment "
+        "what share of it was busy, and idle for which cause; exact sums at any length of trace. "
+        "Below, blocks that are not full height stand for many short ones, as thick as the share "
+        "of time that they cover. CUDA calls have the colour of the cause that they are while "
+        "the device waits for them. Drag to zoom, double-click to reset.",
+    )
+    return [whole, *_steps(analysis, coarseness)]
+
+
+def _steps(analysis: Analysis, coarseness: int) -> list[Picture]:
+    found = typical_steps(analysis.step_summary).head(_MOST_STEPS)
+    return [
+        Picture(
+            _close_up(analysis, row["start_ns"], row["end_ns"], 0.05, coarseness),
+            f"A typical step: number {row['step']} of {row['unit']}, of median length "
+            f"({duration(row['span_ns'])}).",
+            is_close_up=True,
+        )
+        for row in found.to_dicts()
+    ]
+
+
+def _close_up(
+    analysis: Analysis, start_ns: int, end_ns: int, margin: float, coarseness: int
+) -> go.Figure:
+    around = round((end_ns - start_ns) * margin)
+    return _timeline(analysis, start_ns - around, end_ns + around, _CLOSE_BINS, coarseness)
+
+
+def _timeline(
+    analysis: Analysis,
+    from_ns: int | None,
+    to_ns: int | None,
+    bins: tuple[int, int],
+    coarseness: int,
+) -> go.Figure:
+    device_bins, lane_bins = (number // coarseness for number in bins)
+    return draw(view(analysis, from_ns, to_ns, device_bins=device_bins, lane_bins=lane_bins))
+
+
+def of_section(
+    title: str,
+    analysis: Analysis,
+    calibration: Calibration | None,
+    measured: Mapping[str, Measurement],
+    coarseness: int,
+) -> list[Picture]:
+    """Return the figures of a section of the text report, by its title.
+
+    Args:
+        title: of the section.
+        analysis: of the trace.
+        calibration: of its machine, where there is one.
+        measured: timed steps by name.
+        coarseness: as for `overview`.
+    """
+    match title:
+        case "Largest gaps":
+            return [_lengths(analysis), _largest(analysis, coarseness)]
+        case "NVTX ranges":
+            return [
+                Picture(
+                    figures.idle_by_cause(analysis, "range"),
+                    "Busy time, and idle time by cause, in all instances of each range. Ranges "
+                    "may lie inside each other.",
+                )
+            ]
+        case "Steps":
+            return [
+                Picture(
+                    figures.idle_by_cause(analysis, "step"),
+                    "What an average step, after the first and the warm-up, is made of.",
+                ),
+                Picture(
+                    figures.steps(analysis),
+                    "How long the steps are, one after the other; grey: busy.",
+                ),
+            ]
+        case "Graphs by size":
+            return _launch_costs(analysis, calibration)
+        case "Recommendation":
+            return _chunks(analysis, measured)
+    if title.startswith("Device ") and analysis.devices.height == 1:
+        return [_device(analysis)]
+    return []
+
+
+def devices(analysis: Analysis) -> list[Picture]:
+    """Return one figure of all devices, where there are several."""
+    return [_device(analysis)] if analysis.devices.height > 1 else []
+
+
+def _device(analysis: Analysis) -> Picture:
+    return Picture(
+        figures.idle_by_cause(analysis, "device"),
+        "Busy time, and idle time by cause; they sum to the span.",
+    )
+
+
+def _lengths(analysis: Analysis) -> Picture:
+    return Picture(
+        figures.gap_histogram(analysis),
+        "How long the gaps are. Above, how much idle time lies in gaps of a length, by cause; "
+        "below, how many there are: queued (the device alone made the gap), starved (the host was "
+        "late) or unknown.",
+    )
+
+
+def _largest(analysis: Analysis, coarseness: int) -> Picture:
+    row = analysis.largest_gaps.row(0, named=True)
+    return Picture(
+        _close_up(analysis, row["start_ns"], row["end_ns"], 0.5, coarseness),
+        f"The largest gap, {duration(row['gap_ns'])}, and what is around it.",
+        is_close_up=True,
+    )
+
+
+def _launch_costs(analysis: Analysis, calibration: Calibration | None) -> list[Picture]:
+    if not analysis.graph_sizes["nodes"].is_not_null().any():
+        return []
+    lines = (
+        " Lines: a calibration, without a recorder and under those that it knows."
+        if calibration
+        else " As recorded: recording lengthens the launch with every node."
+    )
+    return [
+        Picture(
+            figures.launch_costs(analysis, calibration),
+            "What launching a graph takes, by its size: median, up to the 90th percentile." + lines,
+        )
+    ]
+
+
+def _chunks(analysis: Analysis, measured: Mapping[str, Measurement]) -> list[Picture]:
+    timed = [
+        Picture(
+            figures.step_by_chunk(measurement=measurement),
+            f"Step {name}, {count(measurement.nodes)} CUDA nodes, timed "
+            + ("UNDER A RECORDER." if measurement.is_recorded else "without a recorder."),
+        )
+        for name, measurement in measured.items()
+        if measurement.nodes
+    ]
+    if has_sizes(analysis.recommendation):
+        timed.append(
+            Picture(
+                figures.step_by_chunk(analysis.recommendation),
+                "The time of a step by the size of its chunks.",
+            )
+        )
+    return timed
