@@ -17,18 +17,18 @@ GPU_LIBRARIES = {"cupy", "cuda", "cupti", "torch", "nvtx", "numba"}
 ORDER = (
     {"errors"},
     {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals"},
-    {"schedules", "timings", "calibration"},
+    {"schedules", "timings", "calibration", "detail"},
     {"fit", "samples"},
     {"live", "record", "read"},
     {"launches"},
     {"timelines"},
     {"gaps"},
     {"graphs", "ranges", "repeats", "coverage", "windows", "builds", "range_instances"},
-    {"sequences", "graph_use", "graph_step", "copy_waits", "exec_waits"},
+    {"sequences", "graph_use", "graph_step", "copy_waits", "exec_waits", "gap_lengths"},
     {"steps", "graph_faults", "topics", "advice"},
-    {"findings", "largest_gaps", "recommend"},
+    {"findings", "largest_gaps", "recommend", "step_strip"},
     {"analysis", "tuning"},
-    {"compare"},
+    {"compare", "view"},
     {"doctor", "render"},
     {"redact"},
     {"cli"},
@@ -45,6 +45,10 @@ MUST_NOT = {
     "fit": {"trace", "intervals", "live"},
     "tuning": {"read", "record", "render"},
     "cuts": {"trace", "intervals"},
+    "detail": {"trace"},
+    "gap_lengths": {"trace", "read", "record", "live"},
+    "step_strip": {"read", "record", "live"},
+    "view": {"read", "record", "live", "render"},
     "totals": {"trace", "intervals"},
     "spool": {"trace", "intervals"},
     "calibration": {"trace", "intervals"},
@@ -137,7 +141,15 @@ def loaded_by(statement):
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    heavy = GPU_LIBRARIES | {"plotly", "polars", "numpy", "rich", "click", "adbc_driver_sqlite"}
+    heavy = GPU_LIBRARIES | {
+        "plotly",
+        "jinja2",
+        "polars",
+        "numpy",
+        "rich",
+        "click",
+        "adbc_driver_sqlite",
+    }
 
     assert not loaded_by("import gaptrace") & heavy
 
@@ -149,7 +161,7 @@ def test_help_loads_no_frames():
     loaded = set(printed.split("LOADED")[1].split())
 
     assert "click" in loaded
-    assert not loaded & (GPU_LIBRARIES | {"polars", "plotly", "numpy"})
+    assert not loaded & (GPU_LIBRARIES | {"polars", "plotly", "jinja2", "numpy"})
 
 
 def test_marking_ranges_loads_no_frames():

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaptrace.cost import (
+    ChunkTimes,
+    chunk_times,
     ChunkModel,
     HostCost,
     NotIdentifiableError,
@@ -61,6 +63,30 @@ SMALL = ChunkModel(HostCost.linear(10, 1), 4, 5, in_graph_gap_ns=1, cut_gap_ns=2
 def test_recurrence_by_hand(changes, sizes, expected):
     fields = {name: getattr(SMALL, name) for name in SMALL.__dataclass_fields__}
     assert makespan(ChunkModel(**(fields | changes)), sizes) == expected
+
+
+@settings(max_examples=200)
+@given(steps())
+def test_chunk_times_tell_how_the_makespan_comes_about(fields):
+    model = model_of(fields)
+    for sizes in compositions(len(fields["node_ns"]), allowed(fields)):
+        times = chunk_times(model, sizes)
+
+        assert [each.nodes for each in times] == list(sizes)
+        assert times[-1].device_end_ns == pytest.approx(makespan(model, sizes))
+        for before, after in pairwise(times):
+            assert after.host_start_ns >= before.host_end_ns - 1e-6
+            assert after.device_start_ns >= before.device_end_ns - 1e-6
+        assert all(each.device_start_ns >= each.host_start_ns - 1e-6 for each in times)
+
+
+def test_chunk_times_by_hand():
+    model = ChunkModel(HostCost.linear(10.0, 1.0), 4, 20.0, cut_gap_ns=2.0)
+
+    assert chunk_times(model, (1, 3)) == (
+        ChunkTimes(1, 0.0, 11.0, 11.0, 31.0),
+        ChunkTimes(3, 11.0, 24.0, 33.0, 93.0),
+    )
 
 
 def test_a_full_queue_takes_the_lead_that_a_later_long_launch_needs():

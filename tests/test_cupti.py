@@ -280,6 +280,7 @@ def test_without_nsys_cupti_records(here, capfd):
         "commands.txt",
         "graph.script.json",
         "graph.sqlite",
+        "report.html",
         "report.txt",
         "versions.json",
     ]

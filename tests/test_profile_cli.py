@@ -84,6 +84,7 @@ def test_the_run_folder_holds_everything(fake, capfd):
         "graph.nsys.log",
         "graph.script.json",
         "graph.sqlite",
+        "report.html",
         "report.txt",
         "versions.json",
     ]
@@ -91,6 +92,7 @@ def test_the_run_folder_holds_everything(fake, capfd):
     assert "\x1b" not in report
     assert max(map(len, report.splitlines())) <= 100
     assert json.loads((folder / "analysis.json").read_text())["schema"] == "gaptrace.analysis/1"
+    assert "<title>gaptrace: graph.sqlite</title>" in (folder / "report.html").read_text()
     versions = json.loads((folder / "versions.json").read_text())
     assert versions["nsys"] == "2023.4.4.54"
     assert versions["packages"]["polars"] is not None

@@ -11,6 +11,7 @@ gaptrace-runs/demo-20260131-235959/
 ├── arms.json, arms.txt   with --arms: what each step took without a recorder, in every way
 ├── arms.script.json      what that process noted
 ├── report.txt            the report
+├── report.html           the same with figures, as one file for a browser
 └── analysis.json         the same for programs
 ```
 

@@ -117,13 +117,16 @@ def _of_ranges(analysis: Analysis) -> pl.DataFrame:
 
 
 def _of_steps(analysis: Analysis) -> pl.DataFrame:
-    means = steady_causes(analysis.steps, analysis.step_summary, analysis.idle)
+    means = steady_causes(analysis.steps, analysis.step_summary, analysis.pieces)
     several = means["device_id"].n_unique() > 1
-    numbered = means["unit"].n_unique() < means.select("key", "device_id").unique().height
-    label = pl.concat_str(
-        pl.col("unit"),
-        *([pl.format(" on device {}", "device_id")] if several else []),
-        *([pl.format(" #{}", "key")] if numbered and not several else []),
+    named = pl.concat_str(
+        pl.col("unit"), *([pl.format(" on device {}", "device_id")] if several else [])
+    )
+    # Threads that run the same ranges have sequences of one name.
+    label = (
+        pl.when(pl.col("key").n_unique().over("unit", "device_id") > 1)
+        .then(pl.format("{} #{}", named, "key"))
+        .otherwise(named)
     )
     keys = means.select("key", "device_id").unique(maintain_order=True).head(_MOST_BARS)
     rows = means.join(keys, on=["key", "device_id"], how="semi", maintain_order="left")

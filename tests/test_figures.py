@@ -1,0 +1,295 @@
+"""Figures of literal rows: which marks, with which numbers, in which colour."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from real_traces import SAMPLES
+from rows import call, graph, node, nvtx, op, trace
+
+from gaptrace.analysis import analyze
+from gaptrace.calibration import Calibration, Figure, Machine
+from gaptrace.compare import compare
+from gaptrace.cost import ChunkModel, HostCost
+from gaptrace.read import read
+from gaptrace.recommend import Recommendation
+from gaptrace.render import figures
+from gaptrace.render.figures.chunks import has_sizes
+from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS
+from gaptrace.schedules import uniform
+from gaptrace.timelines import CAUSES
+from gaptrace.timings import Arm, ArmTiming, Measurement
+
+SMALL = analyze(
+    trace(
+        [op(0, 10_000, 1), graph(60_000, 100_000, 2)],
+        [
+            call("cudaLaunchKernel", -5_000, -1_000, 1),
+            call("cudaMalloc", 10_000, 30_000),
+            call("cudaGraphLaunch", 50_000, 58_000, 2),
+        ],
+        nvtx=[nvtx("step", 0, 110_000)],
+    )
+)
+#: What the device does in SMALL, in ms.
+STATES = {
+    "busy": 0.05,
+    "device_queued": 0.002,
+    "launch_call": 0.008,
+    "api_other": 0.02,
+    "host_code": 0.02,
+}
+
+
+def named(figure, **wanted):
+    return [
+        mark
+        for mark in figure.data
+        if all(getattr(mark, name) == value for name, value in wanted.items())
+    ]
+
+
+def in_mode(mark):
+    return mark.marker.color if mark.type == "bar" else mark.fillcolor
+
+
+def test_every_cause_has_a_colour_of_its_own():
+    assert set(CAUSE_COLORS) == set(CAUSES.categories)
+    assert len(set(CAUSE_COLORS.values())) == len(CAUSE_COLORS)
+
+
+@pytest.mark.parametrize("of", ["device", "range"])
+def test_idle_by_cause_stacks_to_the_span(of):
+    figure = figures.idle_by_cause(SMALL, of)
+
+    bars = {mark.name: list(mark.x) for mark in figure.data}
+    expected = STATES if of == "device" else STATES | {"host_code": 0.03}
+    assert {name: pytest.approx([ms]) for name, ms in expected.items()} == bars
+    assert [tuple(mark.y) for mark in figure.data] == [
+        ("device 0",) if of == "device" else ("step",)
+    ] * len(bars)
+    assert [in_mode(mark) for mark in figure.data] == [
+        BUSY_COLOR if name == "busy" else CAUSE_COLORS[name] for name in bars
+    ]
+
+
+def test_idle_by_cause_of_a_bar_says_its_share():
+    (launch,) = named(figures.idle_by_cause(SMALL), name="launch_call")
+
+    assert launch.hovertext == ("<b>device 0</b><br>launch_call 8.00 us, 8.0% of the span",)
+
+
+def test_the_band_of_a_device_is_shares_of_each_bin():
+    figure = figures.timeline(SMALL, 0, 100_000)
+    bands = [mark for mark in figure.data if mark.type == "scatter"]
+
+    assert [mark.name for mark in bands] == [
+        "busy",
+        "device_queued",
+        "launch_call",
+        "api_other",
+        "host_code",
+    ]
+    assert {in_mode(mark) for mark in bands} == {
+        BUSY_COLOR,
+        *(CAUSE_COLORS[mark.name] for mark in bands[1:]),
+    }
+    for mark in bands:
+        # Bins of 100 ns; the last edge is named twice.
+        assert sum(mark.y[:-1]) * 100 * 1e-6 == pytest.approx(STATES[mark.name])
+
+
+def test_long_pieces_of_gaps_say_op_launch_lead_and_cause():
+    (host,) = named(figures.timeline(SMALL, 0, 100_000), name="gaps: host_code")
+
+    assert host.hovertext == (
+        "<b>host_code</b><br>20.0 us from 0.030 ms<br>of a gap of 50.0 us<br>after scale<br>"
+        "before graph<br>launch: cudaGraphLaunch, lead 2.00 us",
+    )
+    assert host.marker.color == CAUSE_COLORS["host_code"]
+    assert (host.x[0], host.width[0]) == pytest.approx((0.04, 0.02))
+
+
+def test_lanes_show_ops_calls_and_ranges_where_they_are():
+    figure = figures.timeline(SMALL)
+    (graphs,) = named(figure, name="graph")
+    (ranges,) = named(figure, name="range")
+
+    assert (graphs.base[0], graphs.x[0]) == pytest.approx((0.06, 0.04))
+    assert graphs.hovertext == (
+        "<b>graph</b><br>40.0 us from 0.060 ms<br>launch: cudaGraphLaunch, 8.00 us<br>"
+        "lead 2.00 us<br>after a gap of 50.0 us, mostly api_other",
+    )
+    assert ranges.text == ("step",)
+    assert figure.layout.yaxis2.ticktext == ("stream 7", "CUDA calls", "NVTX")
+
+
+def test_names_are_shown_as_they_are():
+    name = "void k<int, 3>(a&) <b>"
+    found = analyze(trace([op(0, 50, name=name), op(60, 90, name=name)]))
+    texts = [text for mark in figures.timeline(found).data for text in mark.hovertext or ()]
+
+    assert any("void k&lt;int, 3&gt;(a&amp;) &lt;b&gt;" in text for text in texts)
+    assert not any(name in text for text in texts)
+
+
+def test_a_histogram_holds_all_gaps_and_all_idle_time():
+    figure = figures.gap_histogram(SMALL)
+
+    counts = {mark.name: sum(mark.y) for mark in figure.data if mark.legend == "legend2"}
+    idle = {mark.name: sum(mark.y) for mark in figure.data if mark.legend == "legend"}
+    assert counts == {"starved": 1}
+    assert idle == {name: pytest.approx(ms) for name, ms in STATES.items() if name != "busy"}
+    (mark,) = named(figure, name="starved")
+    assert mark.hovertext == ("1 starved<br>in gaps of 39.8 us to 63.1 us",)
+
+
+def test_launch_costs_are_those_of_each_size_and_of_a_calibration():
+    ops, calls = [], []
+    for number, nodes in enumerate((2, 2, 5), 1):
+        begin = 10_000 * number
+        ops += [
+            node(begin + 10 * i, begin + 10 * i + 5, number, i, graph_exec=nodes)
+            for i in range(nodes)
+        ]
+        calls.append(call("cudaGraphLaunch", begin - 1_000 * nodes, begin - 500, number))
+    found = analyze(trace(ops, calls, granularity="node"))
+    points = [
+        Figure("graph_launch_api_ns", nodes, 1, None, 100.0 * nodes, 90.0, 110.0, 3)
+        for nodes in (1, 10)
+    ]
+    saved = Calibration(Machine(*[None] * 5), "2026", "0", {}, tuple(points))
+    figure = figures.launch_costs(found, saved)
+
+    (recorded,) = named(figure, name="launch call, as recorded")
+    assert (recorded.x, recorded.y) == ((2, 5), (1.5, 4.5))
+    (untraced,) = named(figure, name="launch call, untraced")
+    assert (untraced.x, untraced.y) == ((1, 10), (pytest.approx(0.1), pytest.approx(1.0)))
+
+
+def test_steps_stand_in_a_row_and_the_first_stands_out():
+    spans, now, rows = [3_000, 1_000, 1_000, 1_000], 0, ([], [], [])
+    for number, span in enumerate(spans, 1):
+        rows[0].append(op(now + 200, now + 700, number))
+        rows[1].append(call("cudaLaunchKernel", now + 50, now + 100, number))
+        rows[2].append(nvtx("step", now, now + span))
+        now += span
+    figure = figures.steps(analyze(trace(rows[0], rows[1], nvtx=rows[2])))
+
+    (span,) = named(figure, name="span")
+    assert span.y == pytest.approx([ns * 1e-6 for ns in spans])
+    (first,) = named(figure, name="first")
+    assert (first.x, first.hovertext) == ((0,), ("step 0, first<br>span 3.00 us",))
+
+
+MODEL = ChunkModel(HostCost.linear(2_000, 200), 600, 1_500, cut_gap_ns=1_100)
+
+
+def test_the_curve_is_the_makespan_of_every_size():
+    (curve,) = figures.step_by_chunk(model=MODEL, added_ns=500.0).data
+    expected = uniform(MODEL)
+
+    assert (curve.x[0], curve.x[-1]) == (1, 600)
+    for size, us in zip(curve.x, curve.y, strict=True):
+        assert us == pytest.approx((expected[size - 1] + 500) / 1_000)
+
+
+def test_predictions_plateau_and_512_are_marked():
+    advice = Recommendation(
+        "chunk",
+        nodes=600,
+        chunk=100,
+        plateau=(64, 150),
+        predicted_ns={"one_graph": 701_000, "chunk": 611_000, "device_only": 570_000},
+        measured_ns={"per_launch": 900_000, "graph:600": 709_000, "schedule:4+12": 1},
+    )
+    figure = figures.step_by_chunk(advice, model=MODEL)
+
+    (points,) = named(figure, mode="markers", name="predicted")
+    assert dict(zip(points.x, points.y, strict=True)) == {600: 701.0, 100: 611.0}
+    (measured,) = named(figure, name="measured")
+    assert (measured.x, measured.y) == ((600,), (709.0,))
+    texts = {note.text for note in figure.layout.annotations}
+    assert texts == {"about as good: 64 to 150", "512", "device alone 570 us"}
+    assert has_sizes(advice)
+    assert not has_sizes(Recommendation("one_graph", nodes=600, predicted_ns={"one_graph": 1}))
+
+
+def test_measured_arms_have_their_spread():
+    def timing(arm, us):
+        rounds = tuple((1_000 * (us + i),) for i in (0, 1, 2, 3, 4))
+        return ArmTiming(arm, rounds, rounds, tuple(ns for (ns,) in rounds))
+
+    measurement = Measurement(
+        (
+            timing(Arm("per_launch"), 900),
+            timing(Arm("graph", (600,)), 570),
+            timing(Arm("chunks", (100,) * 6), 580),
+        ),
+        nodes=600, capture_ns=None, steps=1, gpu="GPU", driver="1", cuda="13.0",
+    )  # fmt: skip
+    figure = figures.step_by_chunk(measurement=measurement)
+
+    (measured,) = named(figure, name="measured")
+    assert (measured.x, measured.y) == ((100, 600), (582.0, 572.0))
+    assert all(error > 0 for error in measured.error_y.array)
+    assert "per launch 902 us" in {note.text for note in figure.layout.annotations}
+
+
+def test_lanes_of_a_schedule_show_when_launches_hide():
+    model = ChunkModel(HostCost.linear(10_000, 1_000), 4, 20_000, cut_gap_ns=2_000)
+    launch, run, *rest = figures.schedule_lanes(model, [[1, 3], [4]]).data
+
+    assert (launch.base, launch.x) == ((0.0, 11.0), (11.0, 13.0))
+    assert (run.base, run.x) == ((11.0, 33.0), (20.0, 60.0))
+    assert [list(mark.y) for mark in rest] == [[2], [3]]
+
+
+def test_before_and_after_stand_under_each_other():
+    faster = analyze(
+        trace(
+            [op(0, 10_000, 1), graph(20_000, 60_000, 2)],
+            [
+                call("cudaLaunchKernel", -5_000, -1_000, 1),
+                call("cudaGraphLaunch", 11_000, 19_000, 2),
+            ],
+        )
+    )
+    figure = figures.before_after(compare(SMALL, faster))
+
+    (host,) = named(figure, name="host_code")
+    assert dict(zip(host.y, host.x, strict=True)) == pytest.approx(
+        {"device 0, before": 0.02, "device 0, after": 0.001}
+    )
+    assert host.hovertext[0] == (
+        "<b>device 0</b><br>host_code: 20.0 us before, 1.00 us after<br>change -19.0 us"
+    )
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_figures_of_real_traces_are_bounded_and_use_one_colour_per_cause(path):
+    found = analyze(read(path))
+    drawn = [
+        figures.timeline(found),
+        *(figures.idle_by_cause(found, of) for of in ("device", "range", "step")),
+        figures.gap_histogram(found),
+        figures.steps(found),
+        figures.launch_costs(found),
+        figures.before_after(compare(found, found)),
+    ]
+    for figure in drawn:
+        assert figure.data
+        assert sum(len(mark.x) for mark in figure.data if mark.x is not None) < 20_000
+        for mark in figure.data:
+            cause = re.sub("^gaps: ", "", mark.name or "")
+            if cause in CAUSE_COLORS:
+                assert in_mode(mark) == CAUSE_COLORS[cause]
+
+
+def test_text_and_json_need_no_plotly():
+    code = (
+        "import sys; import gaptrace.render.text, gaptrace.render.json, gaptrace.cli.analyze; "
+        "print('plotly' in sys.modules, 'jinja2' in sys.modules)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False False\n"

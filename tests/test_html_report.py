@@ -1,0 +1,230 @@
+"""The HTML report as a file: self-contained, safe, small, and saying what the text report says."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from real_traces import SAMPLES
+from rows import call, graph, nvtx, op, trace
+
+from gaptrace.analysis import analyze
+from gaptrace.cli import main
+from gaptrace.read import read
+from gaptrace.render import html
+from gaptrace.render.html import report as report_module
+from gaptrace.render.html.blocks import Grid, Paragraph, Run, blocks
+from gaptrace.render.json import analysis_object
+from gaptrace.render.page import section, table
+from gaptrace.render.terms import COLUMNS, TERMS
+from gaptrace.render.text import sections
+from gaptrace.timelines import CAUSES
+
+EVIL = '</script><script>alert(1)</script><img src="http://evil/x" onerror=alert(2)>{{7*7}}&amp;'
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements, links, texts of scripts by id, visible text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.links, self.scripts, self.text = [], [], {}, []
+        self._script = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.elements.append((tag, found))
+        self.links += [found[name] for name in ("src", "href", "action", "data") if name in found]
+        self._script = None
+        if tag == "script":
+            self._script = found.get("id") or found.get("data-plot") or ""
+            self.scripts.setdefault(self._script, "")
+        elif tag == "style":
+            self._script = "style"
+            self.scripts.setdefault("style", "")
+
+    def handle_endtag(self, tag):
+        if tag in ("script", "style"):
+            self._script = None
+
+    def handle_data(self, data):
+        if self._script is None:
+            self.text.append(data)
+        else:
+            self.scripts[self._script] += data
+
+    @property
+    def words(self):
+        return " ".join("".join(self.text).split())
+
+
+def small(name="scale", path="step"):
+    return analyze(
+        trace(
+            [op(0, 10_000, 1, name=name), graph(60_000, 100_000, 2)],
+            [
+                call("cudaLaunchKernel", -5_000, -1_000, 1),
+                call("cudaGraphLaunch", 50_000, 58_000, 2),
+            ],
+            nvtx=[nvtx(path, 0, 110_000)],
+        )
+    )
+
+
+@pytest.fixture(scope="module", params=SAMPLES, ids=lambda path: path.stem)
+def sample(request):
+    found = analyze(read(request.param))
+    return found, html.html_report(found)
+
+
+def test_the_file_is_below_8_mb_and_loads_nothing(sample):
+    _, text = sample
+    page = Page(text)
+
+    assert len(text.encode()) < 8_000_000
+    assert page.links
+    assert all(link.startswith("#") for link in page.links)
+    assert "url(" not in page.scripts["style"]
+    assert "@import" not in page.scripts["style"]
+    policy = next(
+        found["content"]
+        for tag, found in page.elements
+        if tag == "meta" and found.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none';")
+    assert "http" not in policy
+
+
+def test_every_link_has_its_target_and_every_id_is_its_own(sample):
+    page = Page(sample[1])
+    ids = [found["id"] for _, found in page.elements if "id" in found]
+
+    assert len(ids) == len(set(ids))
+    assert {link.removeprefix("#") for link in page.links} <= set(ids)
+
+
+def test_the_json_inside_is_that_of_analyze(sample):
+    found, text = sample
+
+    inside = json.loads(Page(text).scripts["analysis"])
+    assert inside == json.loads(json.dumps(analysis_object(found)))
+
+
+def test_sections_and_figures_of_the_text_report_are_there(sample):
+    found, text = sample
+    page = Page(text)
+
+    titles = [part.title for part in sections(found, 1_000)]
+    shown = page.words
+    for title in titles:
+        assert title in shown
+    row = found.devices.row(0, named=True)
+    assert f"in {row['gap_count']:,} gaps, {row['op_count']:,} ops" in shown
+    for cause in found.cause_totals["cause"].unique():
+        assert str(cause) in shown
+
+
+def test_every_column_and_every_cause_has_its_definition(sample):
+    page = Page(sample[1])
+    titled = {
+        found["title"] for tag, found in page.elements if tag in ("a", "abbr") and "title" in found
+    }
+    heads = re.findall(r"<th [^>]*>(.*?)</th>", sample[1], re.DOTALL)
+
+    assert heads
+    for head in heads:
+        assert "title=" in head or not head.strip(), head
+    assert TERMS["launch_call"] in titled
+    assert set(CAUSES.categories) <= set(TERMS)
+    assert set(COLUMNS) & set(TERMS) == set()
+
+
+def test_names_from_the_trace_do_nothing():
+    found = small(EVIL, EVIL)
+    text = html.html_report(found)
+    page = Page(text)
+
+    assert "alert(1)</script>" not in text
+    assert [tag for tag, _ in page.elements].count("img") == 0
+    assert "{{7*7}}" in page.words
+    assert json.loads(page.scripts["analysis"])["ranges"][0]["path"] == EVIL
+    assert all("evil" not in link for link in page.links)
+
+
+def test_figures_are_json_of_their_own():
+    page = Page(html.html_report(small()))
+    drawn = {name: script for name, script in page.scripts.items() if "figure" in name}
+
+    assert "timeline-figure-1" in drawn
+    for name, script in drawn.items():
+        assert json.loads(script)["data"], name
+        assert any(found.get("id") == name for _, found in page.elements)
+
+
+def test_a_long_analysis_leaves_lists_out_and_says_so(monkeypatch):
+    found = small()
+    whole = json.dumps(analysis_object(found), separators=(",", ":"))
+    page_bytes = len(html.html_report(found).encode()) - len(whole)
+    monkeypatch.setattr(report_module, "_MOST_BYTES", page_bytes + len(whole) - 20)
+    text = html.html_report(found)
+
+    inside = json.loads(Page(text).scripts["analysis"])
+    assert inside["range_instances"] == {"count": 1, "instances": []}
+    assert inside["ranges"] == analysis_object(found)["ranges"]
+    assert "For its size it is without range_instances.instances" in Page(text).words
+
+
+def test_many_lanes_are_drawn_more_coarsely(monkeypatch):
+    ops = [
+        op(100 * i + device, 100 * i + 90, device_id=device, stream_id=device)
+        for i in range(2_000)
+        for device in range(2)
+    ]
+    found = analyze(trace(ops))
+    fine = len(html.html_report(found))
+    monkeypatch.setattr(report_module, "_MOST_FIGURE_BYTES", 100_000)
+
+    assert len(html.html_report(found)) < fine - 100_000
+
+
+def test_texts_and_tables_become_blocks():
+    rows = table("range", "+count")
+    rows.add_row("a [b]", "1")
+
+    assert blocks(section("x", "plain", rows).parts) == [
+        Paragraph((Run("plain"),)),
+        Grid((("range", False), ("count", True)), (((Run("a [b]"),), (Run("1"),)),), True),
+    ]
+
+
+def test_the_command_writes_the_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = str(SAMPLES[0])
+
+    assert main(["report", source]) == 0
+    assert main(["report", source, "-o", "other.html", "--from", "0", "--device", "0"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "gaptrace: the report is in report.html\ngaptrace: the report is in other.html\n"
+    assert Path("report.html").read_text().startswith("<!doctype html>")
+    assert "only from 0 ns" in Page(Path("other.html").read_text()).words
+
+
+def test_a_place_that_cannot_be_written_is_an_error_in_a_line(tmp_path, capsys):
+    assert main(["report", str(SAMPLES[0]), "-o", str(tmp_path / "no" / "x.html")]) == 1
+
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "No such file or directory; choose another place with --output" in err
+
+
+def test_several_devices_have_a_picture_in_common():
+    ops = [op(0, 50), op(60, 90), op(0, 30, device_id=1), op(50, 90, device_id=1)]
+    page = Page(html.html_report(analyze(trace(ops))))
+
+    assert "devices-figure-1" in page.scripts
+    assert "busy fraction of device 1" in page.words
+    assert "Device 0" in page.words
+    assert "Device 1" in page.words
