@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaptrace.cost import (
-    ChunkTimes,
-    chunk_times,
     ChunkModel,
+    ChunkTimes,
     HostCost,
     NotIdentifiableError,
     amortised_ns,
     break_even_replays,
+    chunk_times,
     makespan,
     per_launch_ns,
 )

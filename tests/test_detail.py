@@ -1,5 +1,7 @@
 """Level of detail: exact sums in every bin, against a walk over every nanosecond."""
 
+from itertools import pairwise
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -37,7 +39,7 @@ def test_bins_hold_exactly_what_spans_cover(frame, window, bins):
     expected = {
         (lane, number): (*ends, covered)
         for lane in "ab"
-        for number, ends in enumerate(zip(edges, edges[1:], strict=False))
+        for number, ends in enumerate(pairwise(edges))
         if (covered := walked(frame, lane, *ends))
     }
 
