@@ -62,11 +62,13 @@ def overview(analysis: Analysis, coarseness: int) -> list[Picture]:
 
 def _steps(analysis: Analysis, coarseness: int) -> list[Picture]:
     found = typical_steps(analysis.step_summary).head(_MOST_STEPS)
+    several = analysis.devices.height > 1
     return [
         Picture(
             _close_up(analysis, row["start_ns"], row["end_ns"], 0.05, coarseness),
-            f"A typical step: number {row['step']} of {row['unit']}, of median length "
-            f"({duration(row['span_ns'])}).",
+            f"A typical step: number {row['step']} of {row['unit']}"
+            + (f" on device {row['device_id']}" if several else "")
+            + f", of median length ({duration(row['span_ns'])}).",
             is_close_up=True,
         )
         for row in found.to_dicts()

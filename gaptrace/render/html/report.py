@@ -30,6 +30,8 @@ _MOST_BYTES = 8_000_000
 #: Of which figures: with many devices and threads timelines are drawn in fewer bins to keep it.
 _MOST_FIGURE_BYTES = 1_900_000
 _COARSENESS = (1, 2, 4, 8)
+#: Beyond these only the busy fraction of further devices stands at the top.
+_MOST_TILES = 4
 #: Around the JSON.
 _FRAME = 1_000
 #: Lists of the JSON that grow with a trace, in the order in which they are left out where it would
@@ -137,7 +139,7 @@ def _tiles(analysis: Analysis) -> list[dict[str, str]]:
                 "more": f"{duration(device['busy_ns'])} of {duration(device['span_ns'])}",
             }
         )
-        if causes.height:
+        if causes.height and len(tiles) < _MOST_TILES:
             first = causes.row(0, named=True)
             tiles.append(
                 {
