@@ -16,7 +16,8 @@ from gaptrace.graph_use import graph_use
 from gaptrace.largest_gaps import largest_gaps
 from gaptrace.quantiles import quantiles
 from gaptrace.range_instances import range_instances
-from gaptrace.recommend import Recommendation, recommend
+from gaptrace.recommend import recommend
+from gaptrace.recommendation import Recommendation
 from gaptrace.steps import Steps, find_steps, step_summary, unit_summary
 from gaptrace.topics import with_topics
 from gaptrace.totals import over_details

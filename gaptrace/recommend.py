@@ -8,8 +8,7 @@ below by a launch whose cost does not grow with the graph. Where both bounds lea
 advice it is given; else the verdict is `needs_calibration`.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 import polars as pl
 
@@ -17,22 +16,10 @@ from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.graph_step import GraphStep, largest_step
 from gaptrace.graph_use import PER_LAUNCH, GraphUse
 from gaptrace.graphs import graph_nodes
+from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation, Regime
 from gaptrace.schedules import plateau, uniform
 from gaptrace.trace import Trace, TraceWarning
 
-Regime = Literal["replay", "update", "instantiate"]
-Verdict = Literal[
-    "one_graph",
-    "chunk",
-    "merge",
-    "do_not_graph",
-    "not_a_chunk_problem",
-    "no_difference_shown",
-    "needs_calibration",
-]
-
-#: Shares of the window below this are not told apart from noise; also the width of the plateau.
-NOISE_FRACTION = 0.005
 #: How much a recorder stretches the gap between queued graphs: 2.1 to 2.5 us and 5.4 us against
 #: 1.16 us without, on an H200 (driver 580, CUDA 13.0). On other machines a rough guide.
 _GAP_STRETCH = {"graph": 2.2, "node": 4.7}
@@ -51,64 +38,6 @@ _AVOIDABLE = (
 #: Nodes from which on the memory of an exec is worth a look. A judgement, for want of a figure per
 #: node: JBjoernskov/Twin4Build#134 has 8 GiB in one exec of 360 unrolled steps.
 _MANY_NODES = 10_000
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A figure that the recommendation rests on.
-
-    Attributes:
-        name: what it is; a name ending in `_ns` is in nanoseconds.
-        value: the estimate.
-        source: `trace`, or `live`: measured in the process.
-        evidence: the kind: `graph-granularity trace`, `node-granularity trace`, `trace`, or
-            `timed`: without a recorder.
-        samples: how many observations it is made of.
-    """
-
-    name: str
-    value: float
-    source: str
-    evidence: str
-    samples: int
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """What to do about graphs and chunks. Sizes are in CUDA graph nodes, times in nanoseconds.
-
-    Attributes:
-        verdict: what to do.
-        regime: how the program uses its graphs; null when it launches none.
-        cause: for not_a_chunk_problem, the topic of the idle time (see `topics.with_topics`); for
-            needs_calibration, the parameter that is missing.
-        nodes: of one step; null when unknown.
-        chunk, plateau, schedule: the advised chunk size, the range of sizes about as good, and the
-            sizes in launch order; null unless the verdict is chunk or one_graph.
-        predicted_ns: makespan by arm: one_graph, chunk, device_only, those that could be predicted.
-        measured_ns: timed makespan by name of the arm (`timings.Arm.name`); empty from a trace.
-        gain_ns: what following the advice is expected to save per step.
-        gain_cap_ns: idle time in the window that launches and builds of graphs account for: no
-            chunk size can gain more. For merge, the pauses between queued graphs as traced.
-        break_even_replays: replays after which a graph has paid for itself; null when unknown.
-        inputs: the figures behind it.
-        warnings: what limits it.
-    """
-
-    verdict: Verdict
-    regime: Regime | None = None
-    cause: str | None = None
-    nodes: int | None = None
-    chunk: int | None = None
-    plateau: tuple[int, int] | None = None
-    schedule: tuple[int, ...] | None = None
-    predicted_ns: dict[str, int] = field(default_factory=dict)
-    measured_ns: dict[str, int] = field(default_factory=dict)
-    gain_ns: int | None = None
-    gain_cap_ns: int | None = None
-    break_even_replays: int | None = None
-    inputs: tuple[Parameter, ...] = ()
-    warnings: tuple[TraceWarning, ...] = ()
 
 
 def recommend(

@@ -7,7 +7,7 @@ from typing import Any
 from gaptrace.cost import NotIdentifiableError
 from gaptrace.fit import Fit, fit
 from gaptrace.live.measure import StepBench
-from gaptrace.recommend import NOISE_FRACTION, Parameter, Recommendation
+from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation
 from gaptrace.schedules import growing_schedule, plateau, uniform
 from gaptrace.timings import ArmTiming, Kind, Measurement, gain
 from gaptrace.trace import TraceWarning

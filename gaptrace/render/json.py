@@ -7,7 +7,7 @@ import polars as pl
 
 from gaptrace.analysis import Analysis
 from gaptrace.quantiles import FIELDS
-from gaptrace.recommend import Recommendation
+from gaptrace.recommendation import Recommendation
 from gaptrace.timelines import CAUSES
 from gaptrace.trace import TraceWarning
 

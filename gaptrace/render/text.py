@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gaptrace import __version__
 from gaptrace.analysis import Analysis
-from gaptrace.recommend import Recommendation
+from gaptrace.recommendation import Recommendation
 from gaptrace.render import words
 from gaptrace.render.idle import (
     device_section,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaptrace.findings import Finding
-from gaptrace.recommend import Recommendation
+from gaptrace.recommendation import Recommendation
 from gaptrace.render.units import count, duration, share
 from gaptrace.steps import Steps
 from gaptrace.trace import Granularity
