@@ -12,13 +12,24 @@ from dataclasses import replace
 
 import polars as pl
 
+from gaptrace.calibrated import (
+    known_from,
+    merge_share,
+    of_ungraphed,
+    predicted,
+    single_launches,
+    without_advice,
+)
+from gaptrace.calibration import Calibration
 from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.graph_step import GraphStep, largest_step
 from gaptrace.graph_use import PER_LAUNCH, GraphUse
 from gaptrace.graphs import graph_nodes
 from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation, Regime
 from gaptrace.schedules import plateau, uniform
+from gaptrace.steps import Steps
 from gaptrace.trace import Trace, TraceWarning
+from gaptrace.traced_step import traced_step
 
 #: How much a recorder stretches the gap between queued graphs: 2.1 to 2.5 us and 5.4 us against
 #: 1.16 us without, on an H200 (driver 580, CUDA 13.0). On other machines a rough guide.
@@ -43,43 +54,68 @@ _MANY_NODES = 10_000
 def recommend(
     trace: Trace,
     executions: pl.DataFrame,
+    launches: pl.DataFrame,
     gaps: pl.DataFrame,
     idle: pl.DataFrame,
     windows: pl.DataFrame,
     use: GraphUse,
+    steps: Steps,
+    calibration: Calibration | None = None,
 ) -> Recommendation:
-    """Recommend from the trace alone.
+    """Recommend from the trace, and from a calibration of its machine where there is one.
 
     Args:
         trace: the trace.
         executions: `graphs.graph_executions` inside the windows.
+        launches: `launches.launches` inside the windows.
         gaps: gaps inside the windows.
         idle: pieces of them, as `topics.with_topics` returns them.
         windows: device_id, start_ns, end_ns.
         use: `graph_use.graph_use`.
+        steps: `steps.find_steps`; those that begin in the windows.
+        calibration: what launches cost on that machine without a recorder, and with it.
     """
     span_ns = int((windows["end_ns"] - windows["start_ns"]).sum())
+    single = single_launches(trace, launches, steps, calibration)
     if executions.is_empty():
-        return _without_graphs(idle, span_ns)
+        base = _without_graphs(idle, span_ns)
+        if calibration is None:
+            return base
+        return of_ungraphed(known_from(base, trace, calibration), single)
     waiting = _idle_before_graphs(trace, gaps, idle)
     step = largest_step(trace, executions)
     cap_ns = _sum(waiting, _SIZE_MATTERS)
+    regime = _regime(use.rebuilds)
     base = Recommendation(
         "needs_calibration",
-        regime=_regime(use.rebuilds),
+        regime=regime,
         nodes=step.nodes,
         gain_cap_ns=cap_ns,
+        ungraphed=single,
         inputs=_inputs(step, executions, f"{trace.meta.granularity}-granularity trace"),
-        warnings=(_recorder_warning(trace), *_memory_warning(trace, executions)),
+        warnings=_memory_warning(trace, executions),
     )
+    known = None
+    if calibration is None:
+        base = replace(base, warnings=(_recorder_warning(trace), *base.warnings))
+    else:
+        base = known_from(base, trace, calibration)
+        traced = traced_step(trace, executions, steps)
+        if traced is not None:
+            sized = _that_sizes_change(waiting, gaps, is_cut=len(traced.sizes) > 1)
+            known = predicted(base, trace, traced, calibration, regime, sized, windows, single)
+            base = without_advice(base, known)
     habit, habit_ns = _largest(idle.filter(pl.col("topic").is_in(_AVOIDABLE)))
     if habit_ns >= max(cap_ns / 2, NOISE_FRACTION * span_ns):
         return replace(base, verdict="not_a_chunk_problem", cause=habit)
     cause, cause_ns = _largest(waiting.filter(~_SIZE_MATTERS))
     if cap_ns >= max(cause_ns, NOISE_FRACTION * span_ns):
-        return _weigh(step, base)
+        return known or _weigh(step, base)
     cuts_ns = _sum(waiting, pl.col("detail") == "between_graphs")
-    untraced_ns = cuts_ns / _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
+    share = 1 / _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
+    if calibration is not None:
+        share = merge_share(trace, calibration, step.queued_gap_ns)
+    untraced_ns = cuts_ns * share
     if cause.startswith("device_queued") and untraced_ns >= NOISE_FRACTION * span_ns:
         gain_ns = round(untraced_ns / step.chains)
         return replace(base, verdict="merge", gain_ns=gain_ns, gain_cap_ns=cuts_ns)
@@ -87,6 +123,15 @@ def recommend(
     if cause_ns < NOISE_FRACTION * span_ns or cause == "device_queued:between_graphs":
         return replace(base, verdict="no_difference_shown")
     return replace(base, verdict="not_a_chunk_problem", cause=cause)
+
+
+def _that_sizes_change(waiting: pl.DataFrame, gaps: pl.DataFrame, *, is_cut: bool) -> pl.DataFrame:
+    """Idle time that other sizes change, with the op that ended it; between graphs if there are."""
+    which = _SIZE_MATTERS
+    if is_cut:
+        which = which | (pl.col("detail") == "between_graphs").fill_null(False)
+    ends = gaps.filter(pl.col("gap_id").is_not_null()).unique("gap_id", keep="first")
+    return waiting.filter(which).join(ends.select("gap_id", "next_op_id"), on="gap_id", how="left")
 
 
 def _regime(rebuilds: pl.DataFrame) -> Regime:
@@ -192,20 +237,20 @@ def _inputs(step: GraphStep, executions: pl.DataFrame, evidence: str) -> tuple[P
     )
 
 
-def _memory_warning(trace: Trace, executions: pl.DataFrame) -> list[TraceWarning]:
+def _memory_warning(trace: Trace, executions: pl.DataFrame) -> tuple[TraceWarning, ...]:
     ran = executions.select("process_id", "graph_exec_id")
     nodes = graph_nodes(trace).join(ran, on=ran.columns, how="semi")["nodes"]
     largest = int(nodes.max() or 0)  # type: ignore[arg-type]
     if largest < _MANY_NODES:
-        return []
-    return [
+        return ()
+    return (
         TraceWarning(
             "exec_memory",
             f"a graph has {largest:,} nodes; its exec holds memory for each of them, which no "
             "trace shows: compare free memory before and after instantiating, and where the same "
             "nodes come again and again inside the graph, launch an exec of them repeatedly",
-        )
-    ]
+        ),
+    )
 
 
 def _recorder_warning(trace: Trace) -> TraceWarning:
