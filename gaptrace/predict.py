@@ -65,22 +65,18 @@ class StepCosts:
 
     def step_ns(self, sizes: Sequence[int]) -> float:
         """Return the time of a step launched as graphs of these sizes."""
-        return self._clock(makespan(self.model, sizes))
+        return makespan(self.model, sizes) - self.device_free_ns + self.notice_ns
 
     @property
     def per_launch_ns(self) -> float:
-        """The time of a step launched kernel by kernel."""
-        single = replace(self.model, delta_ns=self.launch_delta_ns)
-        return self._clock(per_launch_ns(single, self.launch_ns, self.kernel_gap_ns))
+        """The time of a step launched kernel by kernel, by a host that is not ahead."""
+        single = replace(self.model, delta_ns=self.launch_delta_ns, device_free_ns=0.0)
+        return per_launch_ns(single, self.launch_ns, self.kernel_gap_ns) + self.notice_ns
 
     @property
     def device_only_ns(self) -> float:
         """The time of a step if the host cost nothing."""
         return float(self.node_ns.sum())
-
-    def _clock(self, makespan_ns: float) -> float:
-        return makespan_ns - self.device_free_ns + self.notice_ns
-
 
 @dataclass(frozen=True)
 class Advice:

@@ -37,7 +37,8 @@ class TracedStep:
             part of node_ns.
         spread: the device's time for a step, its 10th and 90th percentile as share of the median.
         device_free_ns: from the begin of the first launch call until earlier work was done.
-        notice_ns: from the end of the step until the host knows; null where it does not wait.
+        notice_ns: from the end of the device's work until the host, which waits for it, knows; null
+            where it does not wait between most steps.
         is_waited_for: the host waits between most steps.
         has_branches: nodes of a graph run beside others.
         call_ids: its launch calls.
@@ -81,6 +82,7 @@ def traced_step(trace: Trace, executions: pl.DataFrame, steps: Steps) -> TracedS
     )
     node_ns, gap_ns, has_branches = _node_times(trace, own_rows, sizes)
     middle, *ends = (float(own["device_ns"].quantile(at) or 0) for at in (0.5, 0.1, 0.9))
+    is_waited_for = own["notice_ns"].null_count() <= own.height / 2
     low, high = (end / middle if middle else 1.0 for end in ends)
     return TracedStep(
         ways=tuple(ways),
@@ -90,8 +92,8 @@ def traced_step(trace: Trace, executions: pl.DataFrame, steps: Steps) -> TracedS
         gap_ns=gap_ns,
         spread=(low, high),
         device_free_ns=float(own["free_ns"].median() or 0),  # type: ignore[arg-type]
-        notice_ns=own["notice_ns"].median(),  # type: ignore[arg-type]
-        is_waited_for=own["notice_ns"].null_count() <= own.height / 2,
+        notice_ns=own["notice_ns"].median() if is_waited_for else None,  # type: ignore[arg-type]
+        is_waited_for=is_waited_for,
         has_branches=has_branches,
         call_ids=own_rows["call_id"],
     )
@@ -149,8 +151,11 @@ def _chains(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
         nodes=pl.when(pl.col("nodes").is_not_null().all()).then(pl.col("nodes").sum()),
         device_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
     )
+    next_ns = pl.col("at_ns").shift(-1).over("thread_id")
     return (
-        chains.sort("start_ns")
+        chains.sort("at_ns")
+        .with_columns(next_ns=next_ns)
+        .sort("start_ns")
         .join_asof(
             busy.sort("op_ns"),
             left_on="start_ns",
@@ -170,10 +175,19 @@ def _chains(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
             strategy="forward",
             check_sortedness=False,
         )
+        .sort("wait_end_ns", nulls_last=True)
+        .join_asof(
+            busy.sort("op_ns").rename({"busy_until_ns": "all_done_ns"}),
+            left_on="wait_end_ns",
+            right_on="op_ns",
+            by="device_id",
+            check_sortedness=False,
+        )
         .with_columns(
-            notice_ns=pl.when(pl.col("wait_ns") <= pl.col("end_ns")).then(
-                pl.col("wait_end_ns") - pl.col("end_ns")
-            )
+            notice_ns=pl.when(
+                (pl.col("wait_ns") <= pl.col("end_ns"))
+                & (pl.col("wait_end_ns") <= pl.col("next_ns").fill_null(pl.col("wait_end_ns")))
+            ).then((pl.col("wait_end_ns") - pl.col("all_done_ns")).clip(lower_bound=0))
         )
     )
 

@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gaptrace.recommendation import Alternative, Parameter, Recommendation, Sensitivity
-from gaptrace.render import words
+from gaptrace.render import verdicts
 from gaptrace.render.app_nodes import converted
 from gaptrace.render.page import section
 from gaptrace.render.units import count, duration
@@ -37,18 +37,21 @@ def recommendation_section(
     """
     found = recommendation
     lines: list[RenderableType] = [
-        Text(words.verdict(found), style="bold"),
-        Text(f"verdict {found.verdict}, regime {words.regime(found)}"),
+        Text(verdicts.verdict(found), style="bold"),
+        Text(f"verdict {found.verdict}, regime {verdicts.regime(found)}"),
     ]
     lines += map(Text, _sizes(found, app_nodes))
     lines += map(Text, _gain(found))
-    if cap := words.gain_cap(found):
+    if cap := verdicts.gain_cap(found):
         lines.append(Text(cap))
     if found.alternatives:
         lines.append(_alternatives(found))
     if found.sensitivity:
         lines.append(_sensitivity(found.sensitivity))
-    lines += [Text(words.ungraphed(each)) for each in found.ungraphed]
+    several = len({each.device_id for each in found.ungraphed}) > 1
+    for each in found.ungraphed:
+        where = f"device {each.device_id}: " if several else ""
+        lines.append(Text(where + verdicts.ungraphed(each)))
     lines += map(Text, _sources(found))
     lines += [Text(f"warning: {w.message}", style="yellow") for w in found.warnings]
     return section("Recommendation", *lines)
@@ -58,16 +61,17 @@ def _sizes(found: Recommendation, app_nodes: int | None) -> list[str]:
     lines = []
     if found.plateau and found.nodes and found.alternatives:
         lo, hi = found.plateau
-        lines.append(
-            f"chunks of {count(lo)} to {count(hi)} of {count(found.nodes)} CUDA nodes are about as "
-            "good (within 0.5 %)"
-        )
+        if lo < hi:
+            lines.append(
+                f"about as good (within 0.5 %): chunks of {count(lo)} to {count(hi)} CUDA nodes, of "
+                f"{count(found.nodes)}"
+            )
     if found.schedule and len(set(found.schedule[:-1])) > 1:
         lines.append(f"growing chunks, CUDA nodes: {_listed(found.schedule)}")
     if app_nodes and found.nodes and found.chunk:
         own = converted(found.chunk, found.nodes, app_nodes)
         text = f"chunk: {count(found.chunk)} CUDA nodes = {count(own)} app nodes"
-        if found.plateau:
+        if found.plateau and found.plateau[0] < found.plateau[1]:
             lo, hi = (converted(each, found.nodes, app_nodes) for each in found.plateau)
             ends = " to ".join(map(count, found.plateau))
             text += f"; about as good: {ends} CUDA nodes = {count(lo)} to {count(hi)} app nodes"
@@ -85,7 +89,10 @@ def _gain(found: Recommendation) -> list[str]:
         return []
     low, high = found.gain_interval_ns
     if found.gain_ns == 0:
-        return [f"with every input at its worst, another size would save {duration(high)} a step"]
+        return [
+            "with inputs at whichever end of their intervals favours it, another size would save "
+            f"{duration(high)} a step"
+        ]
     lines = [f"gain {duration(found.gain_ns)} a step ({duration(low)} to {duration(high)})"]
     if found.break_even_replays is not None:
         lines.append(
