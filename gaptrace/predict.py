@@ -78,6 +78,7 @@ class StepCosts:
         """The time of a step if the host cost nothing."""
         return float(self.node_ns.sum())
 
+
 @dataclass(frozen=True)
 class Advice:
     """How to launch a step.

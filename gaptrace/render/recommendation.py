@@ -63,8 +63,8 @@ def _sizes(found: Recommendation, app_nodes: int | None) -> list[str]:
         lo, hi = found.plateau
         if lo < hi:
             lines.append(
-                f"about as good (within 0.5 %): chunks of {count(lo)} to {count(hi)} CUDA nodes, of "
-                f"{count(found.nodes)}"
+                f"about as good (within 0.5 %): chunks of {count(lo)} to {count(hi)} CUDA nodes, "
+                f"of {count(found.nodes)}"
             )
     if found.schedule and len(set(found.schedule[:-1])) > 1:
         lines.append(f"growing chunks, CUDA nodes: {_listed(found.schedule)}")
