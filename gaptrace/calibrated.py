@@ -8,8 +8,8 @@ from gaptrace.calibration import Calibration
 from gaptrace.calibration_match import differences
 from gaptrace.cost import NotIdentifiableError, break_even_replays
 from gaptrace.machine_costs import build_ns
-from gaptrace.predict import Advice, advise, gain_interval
-from gaptrace.recommendation import Recommendation, Regime, UngraphedStep
+from gaptrace.predict import Advice, StepCosts, advise, gain_interval
+from gaptrace.recommendation import Parameter, Recommendation, Regime, UngraphedStep
 from gaptrace.sensitivity import sensitivity
 from gaptrace.steps import Steps
 from gaptrace.trace import Trace, TraceWarning
@@ -56,20 +56,14 @@ def predicted(
     """
     try:
         found = untraced(trace, step, calibration, regime, windows)
-        costs = found.costs
+        costs, ends, inputs = _launched_singly(found, ungraphed)
         built_ns = build_ns(calibration, len(costs.node_ns), costs.launch_ns)
     except NotIdentifiableError:
         return replace(base, verdict="needs_calibration", cause="calibration_incomplete")
     cap_ns = _cap(trace, step, idle)
     advice = advise(costs, step.ways, cap_ns)
-    arms = dict(advice.predicted_ns)
-    alike = [each for each in ungraphed if each.kernels == len(costs.node_ns)]
-    if alike:  # measured as a whole, host code and all
-        arms["per_launch"] = alike[0].per_launch_ns
-    advised_ns = (
-        arms["per_launch"] if advice.verdict == "do_not_graph" else costs.step_ns(advice.sizes)
-    )
-    is_graph = advice.verdict in ("one_graph", "chunk", "merge", "no_difference_shown")
+    is_graph = advice.verdict != "do_not_graph"
+    advised_ns = costs.step_ns(advice.sizes) if is_graph else costs.per_launch_ns
     return replace(
         base,
         verdict=advice.verdict,
@@ -78,24 +72,45 @@ def predicted(
         chunk=advice.chunk if is_graph else None,
         plateau=advice.plateau if is_graph else None,
         schedule=advice.sizes if is_graph else None,
-        predicted_ns=arms,
+        predicted_ns=advice.predicted_ns,
         gain_ns=round(advice.gain_ns),
-        gain_interval_ns=gain_interval(advice, found.ends, cap_ns),
-        break_even_replays=break_even_replays(built_ns, arms["per_launch"], advised_ns),
-        alternatives=tuple(
-            replace(
-                each,
-                step_ns=arms["per_launch"],
-                loss_ns=arms["per_launch"] - round(advised_ns),
-            )
-            if each.name == "per_launch"
-            else each
-            for each in advice.alternatives
-        ),
+        gain_interval_ns=gain_interval(advice, ends, cap_ns),
+        break_even_replays=break_even_replays(built_ns, costs.per_launch_ns, advised_ns),
+        alternatives=advice.alternatives,
         sensitivity=sensitivity(costs, advice.sizes) if is_graph else (),
-        inputs=found.inputs,
-        warnings=(*base.warnings, *found.warnings, *_warnings(step, advice, found)),
+        inputs=inputs,
+        warnings=(*base.warnings, *found.warnings, *_warnings(step, advice, costs)),
     )
+
+
+def _launched_singly(
+    found: Untraced, ungraphed: tuple[UngraphedStep, ...]
+) -> tuple[StepCosts, tuple[StepCosts, ...], tuple[Parameter, ...]]:
+    """Costs, ends and inputs; where the trace holds the same step kernel by kernel, with its pace.
+
+    That is better than the calibrated launch: it holds the program's own code between launches.
+    """
+    nodes = len(found.costs.node_ns)
+    alike = [each for each in ungraphed if each.kernels == nodes]
+    if not alike:
+        return found.costs, found.ends, found.inputs
+    pace = alike[0].launch_ns
+    inputs = (
+        replace(
+            each,
+            value=pace,
+            source="trace",
+            evidence="trace",
+            samples=alike[0].steps,
+            low=None,
+            high=None,
+        )
+        if each.name == "single_launch_ns"
+        else each
+        for each in found.inputs
+    )
+    costs, *ends = (replace(each, launch_ns=pace) for each in (found.costs, *found.ends))
+    return costs, tuple(ends), tuple(inputs)
 
 
 def _cap(trace: Trace, step: TracedStep, idle: pl.DataFrame) -> float:
@@ -105,7 +120,7 @@ def _cap(trace: Trace, step: TracedStep, idle: pl.DataFrame) -> float:
     return float((mine["end_ns"] - mine["start_ns"]).sum()) / step.repeats
 
 
-def _warnings(step: TracedStep, advice: Advice, found: Untraced) -> list[TraceWarning]:
+def _warnings(step: TracedStep, advice: Advice, costs: StepCosts) -> list[TraceWarning]:
     warnings = []
     if step.has_branches:
         warnings.append(
@@ -115,7 +130,7 @@ def _warnings(step: TracedStep, advice: Advice, found: Untraced) -> list[TraceWa
                 "other, which these predictions leave out; gaptrace.split cuts where few cross",
             )
         )
-    slow_host = found.costs.host(len(found.costs.node_ns)) > found.costs.device_only_ns
+    slow_host = costs.host(len(costs.node_ns)) > costs.device_only_ns
     if slow_host and len(advice.sizes) > 1 and step.repeats < 3:
         warnings.append(
             TraceWarning("few_steps", f"only {step.repeats} steps were seen: record more of them")

@@ -15,6 +15,8 @@ from gaptrace.schedules import growing_schedule, plateau, uniform, uniform_sizes
 
 #: The size that made people ask (ggml-org/llama.cpp#11867), always among the alternatives.
 _REFERENCE = 512
+#: Up to here every uniform size is tried for each change of a figure, above only `_few_sizes`.
+_MOST_NODES = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,11 +219,24 @@ def gain_interval(
     if advice.verdict == "do_not_graph":
         gains = [each.step_ns(advice.now) - each.per_launch_ns for each in ends]
     elif advice.sizes == advice.now:
-        missed = [float(each.uniform_ns[len(each.node_ns) - 1]) for each in ends]
-        if len(advice.now) > 1:
-            missed = [makespan(each.model, advice.now) for each in ends]
-        least = [float(each.uniform_ns.min()) for each in ends]
+        missed = [makespan(each.model, advice.now) for each in ends]
+        least = [least_ns(each) for each in ends]
         gains = [0.0, *(now - best for now, best in zip(missed, least, strict=True))]
     else:
         gains = [each.step_ns(advice.now) - each.step_ns(advice.sizes) for each in ends]
     return round(min(*gains, cap)), round(min(max(gains), cap))
+
+
+def least_ns(costs: StepCosts) -> float:
+    """Return the least makespan of uniform sizes; of a few of them where there are very many."""
+    model = costs.model
+    if model.nodes <= _MOST_NODES:
+        return float(costs.uniform_ns.min())
+    return min(makespan(model, uniform_sizes(model, size)) for size in _few_sizes(model.nodes))
+
+
+def _few_sizes(nodes: int) -> list[int]:
+    """Four sizes to an octave, of which none makes more than 1,000 chunks."""
+    octaves = range(4 * nodes.bit_length())
+    sizes = {min(nodes, round(2 ** (i / 4))) for i in octaves} | {nodes}
+    return sorted(size for size in sizes if nodes <= 1_000 * size)

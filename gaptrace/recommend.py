@@ -105,6 +105,33 @@ def recommend(
             sized = _that_sizes_change(waiting, gaps, is_cut=len(traced.sizes) > 1)
             known = predicted(base, trace, traced, calibration, regime, sized, windows, single)
             base = without_advice(base, known)
+    spared = 1 / _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
+    if calibration is not None:
+        spared = merge_share(trace, calibration, step.queued_gap_ns)
+    return _decided(base, known, step, idle, waiting, span_ns, spared)
+
+
+def _decided(
+    base: Recommendation,
+    known: Recommendation | None,
+    step: GraphStep,
+    idle: pl.DataFrame,
+    waiting: pl.DataFrame,
+    span_ns: int,
+    spared: float,
+) -> Recommendation:
+    """Say what the idle time before graphs is about: their sizes, their number, something else.
+
+    Args:
+        base: what is known already.
+        known: what a calibration tells about sizes; None without.
+        step: for want of one.
+        idle: all idle time.
+        waiting: that before graphs.
+        span_ns: length of the windows.
+        spared: the share of gaps between queued graphs that is left without the recorder.
+    """
+    cap_ns = base.gain_cap_ns or 0
     habit, habit_ns = _largest(idle.filter(pl.col("topic").is_in(_AVOIDABLE)))
     if habit_ns >= max(cap_ns / 2, NOISE_FRACTION * span_ns):
         return replace(base, verdict="not_a_chunk_problem", cause=habit)
@@ -112,10 +139,7 @@ def recommend(
     if cap_ns >= max(cause_ns, NOISE_FRACTION * span_ns):
         return known or _weigh(step, base)
     cuts_ns = _sum(waiting, pl.col("detail") == "between_graphs")
-    share = 1 / _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
-    if calibration is not None:
-        share = merge_share(trace, calibration, step.queued_gap_ns)
-    untraced_ns = cuts_ns * share
+    untraced_ns = cuts_ns * spared
     if cause.startswith("device_queued") and untraced_ns >= NOISE_FRACTION * span_ns:
         gain_ns = round(untraced_ns / step.chains)
         return replace(base, verdict="merge", gain_ns=gain_ns, gain_cap_ns=cuts_ns)

@@ -93,6 +93,7 @@ class UngraphedStep:
         steps: how many were looked at.
         kernels: of a step, by the median: the CUDA nodes that its graph would have.
         chunk: the advised chunk size; null where none is.
+        launch_ns: from one launch to the next without a recorder, the program's code included.
         per_launch_ns, one_graph_ns: a step as predicted without a recorder.
         gain_ns, gain_interval_ns: what the best graph saves per step.
         break_even_replays: replays after which it has paid for capture and instantiation; null if
@@ -106,6 +107,7 @@ class UngraphedStep:
     steps: int
     kernels: int
     chunk: int | None
+    launch_ns: int
     per_launch_ns: int
     one_graph_ns: int
     gain_ns: int

@@ -5,15 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from gaptrace.cost import HostCost, makespan
-from gaptrace.predict import StepCosts
+from gaptrace.predict import StepCosts, least_ns
 from gaptrace.recommendation import NOISE_FRACTION, Sensitivity
-from gaptrace.schedules import uniform_sizes
 
 #: Factors by which a figure is tried to be wrong, and halvings of that range on a log scale: the
 #: result is good to 5 %.
 _WIDEST, _HALVINGS = 16.0, 6
-#: Up to here every uniform size is tried again for each factor, above only `_few_sizes`.
-_MOST_NODES = 2_000
 
 
 def sensitivity(costs: StepCosts, sizes: tuple[int, ...]) -> tuple[Sensitivity, ...]:
@@ -51,19 +48,8 @@ def _turn(costs: StepCosts, sizes: tuple[int, ...], name: str, end: float) -> fl
 
 
 def _loses(costs: StepCosts, sizes: tuple[int, ...]) -> bool:
-    own, model = makespan(costs.model, sizes), costs.model
-    if model.nodes <= _MOST_NODES:
-        least = float(costs.uniform_ns.min())
-    else:
-        least = min(makespan(model, uniform_sizes(model, size)) for size in _few_sizes(model.nodes))
+    own, least = makespan(costs.model, sizes), least_ns(costs)
     return own - costs.device_free_ns > (least - costs.device_free_ns) * (1 + NOISE_FRACTION)
-
-
-def _few_sizes(nodes: int) -> list[int]:
-    """Four sizes to an octave, of which none makes more than 1,000 chunks."""
-    octaves = range(4 * nodes.bit_length())
-    sizes = {min(nodes, round(2 ** (i / 4))) for i in octaves} | {nodes}
-    return sorted(size for size in sizes if nodes <= 1_000 * size)
 
 
 def scaled(costs: StepCosts, name: str, factor: float) -> StepCosts:
