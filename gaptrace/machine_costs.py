@@ -29,15 +29,34 @@ def at_nodes(figures: Sequence[Figure], nodes: int) -> float | None:
     return float(known(nodes))
 
 
-def slowdown(calibration: Calibration, name: str, recorder: str, nodes: int | None = None) -> float:
+def slowdown(calibration: Calibration, name: str, recorder: str, nodes: int) -> float:
     """Return the calibrated time without a recorder over that with it; 1 where it is not known."""
-    if nodes is None:
-        with_it = calibration.figure(name, recorder=recorder)
-        without = calibration.figure(name)
-        return without.value / with_it.value if with_it and without and with_it.value > 0 else 1.0
     with_it_ns = at_nodes(calibration.table(name, recorder=recorder), nodes)
     without_ns = at_nodes(calibration.table(name), nodes)
     return without_ns / with_it_ns if with_it_ns and without_ns else 1.0
+
+
+def launch_slowdown(calibration: Calibration, recorder: str, level: Level) -> float:
+    """Return what a single launch takes without a recorder over with it; 1 where it is not known.
+
+    How graphs are recorded does not matter to it, so both granularities count: under a recorder one
+    process each is calibrated, and processes differ by more than the rounds of one.
+    """
+    name, product = "launch_queued_api_ns", recorder.split("-")[0]
+    with_it = [
+        found
+        for each in ("graph", "node")
+        if (found := calibration.figure(name, recorder=f"{product}-{each}"))
+    ]
+    without = calibration.figure(name)
+    if without is None or not with_it:
+        return 1.0
+    recorded = {
+        "value": sum(each.value for each in with_it) / len(with_it),
+        "low": max(each.high for each in with_it),
+        "high": min(each.low for each in with_it),
+    }[level]
+    return float(getattr(without, level)) / recorded if recorded > 0 else 1.0
 
 
 def host_costs(

@@ -59,7 +59,8 @@ class ArmTiming:
         device_ns: of as many other steps, from an event before the work to one after it.
         back_to_back_ns: per round, the mean of steps launched one after the other with one wait
             at the end; host clock.
-        instantiate_ns: of all its graph execs, cut and uploaded; None for per_launch.
+        instantiate_ns: of its graph execs: instantiating, for chunks also cutting, and uploading,
+            once all is loaded; None for per_launch.
         difference: largest absolute difference of its results from those of per_launch; 0.0 when
             they are equal bit for bit, None when nothing could be compared.
     """
@@ -99,10 +100,11 @@ class Measurement:
     Attributes:
         timings: the arms, in the order asked for.
         nodes: CUDA nodes of the step as a graph; None when no arm has one.
-        capture_ns: host time of capturing it.
+        capture_ns: host time of capturing it, once all is loaded.
         steps: steps alone per arm and round; as many are launched back to back.
         gpu, driver, cuda: where.
         warnings: what limits it.
+        is_recorded: a recorder was attached, so that its cost is in every time.
     """
 
     timings: tuple[ArmTiming, ...]
@@ -113,6 +115,7 @@ class Measurement:
     driver: str
     cuda: str
     warnings: tuple[str, ...] = ()
+    is_recorded: bool = False
 
     def of(self, kind: Kind) -> tuple[ArmTiming, ...]:
         """Return the timings of a kind of arm."""

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from gaptrace.cost import NotIdentifiableError
+from gaptrace.errors import GpuError
 from gaptrace.fit import Fit, fit
-from gaptrace.live.measure import StepBench
+from gaptrace.live.measure import StepBench, is_recorded
 from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation
 from gaptrace.schedules import growing_schedule, plateau, uniform
 from gaptrace.timings import ArmTiming, Kind, Measurement, gain
@@ -40,9 +41,14 @@ def tune(
         compared with: one graph for chunk, the step per launch for one_graph.
 
     Raises:
-        GpuError: the step cannot be captured or cut.
+        GpuError: the step cannot be captured or cut, or a recorder is attached.
         ResultError: an arm computes something else than the step per launch.
     """
+    if is_recorded():
+        raise GpuError(
+            "a recorder is attached, whose cost per node is just what chunks would hide: tune "
+            "without one"
+        )
     with StepBench(step, state=state, stream=stream) as bench:
         arms: tuple[Kind, ...] = ("per_launch", "graph", "chunks")
         if not callable(step):

@@ -9,7 +9,7 @@ import polars as pl
 
 from gaptrace.calibration import Calibration
 from gaptrace.cost import break_even_replays
-from gaptrace.machine_costs import Level, build_ns, cut_gap, host_costs, slowdown, value_of
+from gaptrace.machine_costs import Level, build_ns, cut_gap, host_costs, launch_slowdown, value_of
 from gaptrace.predict import StepCosts
 from gaptrace.recommendation import NOISE_FRACTION, UngraphedStep, Verdict
 from gaptrace.schedules import plateau, uniform_sizes
@@ -190,7 +190,6 @@ def _costs(
         return value_of(calibration, name, level)
 
     gap = value("node_gap_ns") if level == "high" else 0.0
-    factor = slowdown(calibration, "launch_queued_api_ns", recorder)
     return StepCosts(
         host=host,
         ready=ready,
@@ -198,13 +197,7 @@ def _costs(
         cut_gap_ns=max(0.0, cut_gap(calibration, level)),
         device_free_ns=0.0,
         notice_ns=0.0,
-        launch_ns=row["interval_ns"] * factor * _spread(calibration, level),
+        launch_ns=row["interval_ns"] * launch_slowdown(calibration, recorder, level),
         launch_delta_ns=max(0.0, value("launch_latency_ns") - value("launch_api_ns")),
         kernel_gap_ns=max(0.0, value("kernel_gap_ns") - value("node_gap_ns")),
     )
-
-
-def _spread(calibration: Calibration, level: Level) -> float:
-    """How far a launch may be from its median, on this machine, as a factor."""
-    figure = calibration.figure("launch_queued_api_ns")
-    return float(getattr(figure, level)) / figure.value if figure and figure.value > 0 else 1.0

@@ -190,7 +190,7 @@ def _costs(
         node_ns=node_ns,
         cut_gap_ns=max(0.0, cut_gap(calibration, level)),
         device_free_ns=max(0.0, idle_ns),
-        notice_ns=max(0.0, (step.notice_ns or 0.0) - call),
+        notice_ns=max(0.0, (step.notice_ns or 0.0) - max(0.0, call)),
         launch_ns=api + build.host_per_kernel_ns,
         launch_delta_ns=max(0.0, latency - value_of(calibration, "launch_api_ns", level)),
         kernel_gap_ns=max(0.0, kernel_gap - value_of(calibration, "node_gap_ns", level)),

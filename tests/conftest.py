@@ -1,7 +1,9 @@
-"""Settings that all tests share."""
+"""Settings and fixtures that tests share."""
 
 import pytest
 from hypothesis import settings
+
+from gaptrace.record.machine import package_versions
 
 # How long an example takes depends on what else the machine does; that is no property of the code.
 settings.register_profile("gaptrace", deadline=None)
@@ -12,3 +14,15 @@ settings.load_profile("gaptrace")
 def _no_calibration_of_this_machine(tmp_path_factory, monkeypatch):
     """Commands look for a saved calibration; whoever runs the tests may have one."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / "no-data"))
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Say which packages there are, for who looks for CUPTI."""
+
+    def pretend(**packages: str) -> None:
+        none = dict.fromkeys(package_versions())
+        found = none | {name.replace("_", "-"): version for name, version in packages.items()}
+        monkeypatch.setattr("gaptrace.record.cupti.package_versions", lambda: found)
+
+    return pretend

@@ -153,7 +153,8 @@ def odd_times(rng: random.Random, columns: list[str], rows: list[Row]) -> str:
     shift = rng.choice([2**60, 2**61 - 10**6, -(2**61), -(10**5)])
     for row in rows:
         if how in ("together", "shifted") or rng.random() < 0.5:
-            begin, stop = row[start] or 0, row[end] or 0
+            # An earlier break may have left texts here.
+            begin, stop = (t if isinstance(t, int | float) else 0 for t in (row[start], row[end]))
             row[start], row[end] = {
                 "reversed": (stop, begin),
                 "empty": (begin, begin),

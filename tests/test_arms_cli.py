@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -155,14 +156,19 @@ Arms of token, timed without a recorder
   one after the other without a wait; device: between two events; gain: per step, against
   per_launch.
   graph:600 is the fastest.
-  capturing took 16.0 ms, cutting, instantiating and uploading one graph 3.00 ms: earned back after
-  6 steps.
+  capturing takes 16.0 ms, instantiating and uploading one graph 3.00 ms: earned back after 6 steps.
   warning: chunk:300: a cut goes across branches
 """
 
 
 def test_the_table_of_arms():
     assert arms_text([("token", MEASURED)], width=100, color=False) == EXPECTED
+
+
+def test_times_under_a_recorder_are_not_to_choose_by():
+    text = arms_text([("token", replace(MEASURED, is_recorded=True))], width=100, color=False)
+    assert "Arms of token, timed UNDER A RECORDER" in text
+    assert "without a recorder" not in text
 
 
 def test_what_replays_found_as_text():

@@ -2,8 +2,11 @@
 
 import importlib.util
 import json
+import os
+import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +24,13 @@ from gaptrace.live.bench import Bench
 from gaptrace.live.chains import Chains
 from gaptrace.record import calibrations, machine, probing
 from gaptrace.record.calibrations import load, save, this_machine, usual_place
+from gaptrace.record.cupti import Cupti, record_with_cupti
+from gaptrace.record.cupti_spool import read_spool
 from gaptrace.record.machine import Driver
 from gaptrace.record.nsys import Nsys
 from gaptrace.samples import Plan
 
+HERE = Path(__file__).parent
 H200 = Driver("580.159.03", "13.0", ("NVIDIA H200", "NVIDIA H200"), None)
 NO_DRIVER = Driver(None, None, (), "libcuda.so.1, the NVIDIA driver's library, is not installed")
 
@@ -227,16 +233,21 @@ def test_a_silent_management_library(nvml, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("times", "alone"),
+    ("quick", "slow", "alone"),
     [
-        ([500.0] * 40, True),
-        ([500.0] * 38 + [2500.0] * 2, True),
-        ([500.0] * 30 + [2500.0] * 10, False),
-        ([None] * 25 + [500.0] * 15, False),
+        ([100.0] * 30, [4000.0] * 10, True),
+        # Some of the short ones met another program; the shortest tells the clock.
+        ([100.0] * 5 + [2100.0] * 25, [4000.0] * 10, True),
+        # A few of the long ones were late, or about half of their time was another's.
+        ([100.0] * 30, [4000.0] * 8 + [9000.0] * 2, True),
+        ([100.0] * 30, [8000.0] * 10, False),
+        # What could not be timed says nothing.
+        ([None] * 30, [4000.0] * 10, False),
+        ([100.0] * 30, [None] * 10, False),
     ],
 )
-def test_kernels_that_take_turns_show_company(times, alone):
-    given = iter(times)
+def test_long_kernels_that_take_turns_show_company(quick, slow, alone):
+    given = iter([*quick, *slow])
 
     class Timed:
         stream = None
@@ -282,6 +293,69 @@ def test_probes_that_end_under_a_recorder(tmp_path, monkeypatch):
         probing.measure_recorded("node", nsys, call_ns=50.0)
 
 
+@pytest.fixture
+def stand_ins(monkeypatch, tmp_path):
+    """Have processes measure a device that is a thread, and find the stand-in for CUPTI.
+
+    Their folders lie in the one that this gives.
+    """
+    monkeypatch.setattr(probing, "_PROBES", "fake_probes")
+    monkeypatch.setattr(probing, "_RECORDED_NODES", (1, 8))
+    monkeypatch.setattr(probing, "_RECORDED_ROUNDS", 1)
+    folders = (HERE / "stand_ins", HERE, HERE.parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    return place
+
+
+@pytest.mark.parametrize("granularity", ["graph", "node"])
+def test_probes_record_themselves_with_cupti(stand_ins, monkeypatch, granularity):
+    spools = []
+
+    def read_before_it_goes(*arguments, **named):
+        recording = record_with_cupti(*arguments, **named)
+        spools.append((recording.report, read_spool(recording.report)))
+        return recording
+
+    monkeypatch.setattr(probing, "record_with_cupti", read_before_it_goes)
+    figures = probing.measure_recorded(granularity, Cupti("13.0.1"), call_ns=50.0)
+    ((path, spool),) = spools
+    assert spool.header["granularity"] == granularity
+    assert path.is_relative_to(stand_ins)
+    assert list(stand_ins.iterdir()) == []
+    assert {each.recorder for each in figures} == {f"cupti-{granularity}"}
+    by_key = {(each.name, each.nodes, each.branches): each for each in figures}
+    assert by_key["binding_call_ns", None, 1].value == 50.0
+    graphs = {key[1:] for key in by_key if key[0] == "graph_launch_api_ns"}
+    assert graphs == {(1, 1), (8, 1), (8, 4)}
+    assert ("launch_queue_depth", None, 1) not in by_key
+    assert {each.runs for each in figures} == {1}
+
+
+def test_cupti_that_does_not_start(stand_ins, monkeypatch):
+    monkeypatch.setenv("CUPTI_STAND_IN", "refuses")
+    with pytest.raises(RecorderError, match="cannot start: CUPTI_ERROR_NOT_COMPATIBLE"):
+        probing.measure_recorded("graph", Cupti("13.0.1"), call_ns=50.0)
+    assert list(stand_ins.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "error", "says"),
+    [
+        ("busy", GpuError, "it is in use"),
+        ("silent", RecorderError, r"under cupti-graph 13\.0\.1 the probes ended with status 0"),
+        ("interrupt", KeyboardInterrupt, None),
+    ],
+)
+def test_probes_that_measure_nothing_under_cupti(stand_ins, monkeypatch, mode, error, says):
+    monkeypatch.setenv("FAKE_PROBES", mode)
+    with pytest.raises(error, match=says):
+        probing.measure_recorded("graph", Cupti("13.0.1"), call_ns=50.0)
+    assert list(stand_ins.iterdir()) == []
+
+
 def test_an_error_of_the_gpu_goes_into_the_file(tmp_path, monkeypatch):
     def refuse(plan: Plan):
         assert plan == Plan((1,), (1,), 1, 0)
@@ -295,9 +369,9 @@ def test_an_error_of_the_gpu_goes_into_the_file(tmp_path, monkeypatch):
 
 # Where calibrations are kept
 
-HERE = Machine("NVIDIA H200", "580.159.03", "13.0", "Linux-6.1", "AMD EPYC 9654")
+MACHINE = Machine("NVIDIA H200", "580.159.03", "13.0", "Linux-6.1", "AMD EPYC 9654")
 MADE = Calibration(
-    HERE,
+    MACHINE,
     "2026-01-31T12:00:00+00:00",
     "0.1.0",
     {},
@@ -313,18 +387,20 @@ MADE = Calibration(
 def test_the_processor_is_part_of_the_machine(tmp_path):
     info = tmp_path / "cpuinfo"
     info.write_text("processor\t: 0\nmodel name\t: AMD EPYC 9654\n\nmodel name\t: other\n")
-    assert replace(this_machine(H200, cpuinfo=info), os="Linux-6.1") == HERE
+    assert replace(this_machine(H200, cpuinfo=info), os="Linux-6.1") == MACHINE
     assert this_machine(H200, cpuinfo=tmp_path / "none").gpu == "NVIDIA H200"
 
 
 def test_every_machine_has_its_place():
-    place = usual_place(HERE, {"XDG_DATA_HOME": "/data"})
+    place = usual_place(MACHINE, {"XDG_DATA_HOME": "/data"})
     assert place.parent == Path("/data/gaptrace/calibrations")
     assert place.name.startswith("NVIDIA-H200-driver-580.159.03-")
-    assert place == usual_place(HERE, {"XDG_DATA_HOME": "/data"})
-    others = [replace(HERE, **{name: "other"}) for name in ("gpu", "driver", "cuda", "os", "cpu")]
-    assert len({usual_place(each, {}) for each in (HERE, *others)}) == 6
-    assert usual_place(HERE, {}).is_relative_to(Path.home() / ".local" / "share" / "gaptrace")
+    assert place == usual_place(MACHINE, {"XDG_DATA_HOME": "/data"})
+    others = [
+        replace(MACHINE, **{name: "other"}) for name in ("gpu", "driver", "cuda", "os", "cpu")
+    ]
+    assert len({usual_place(each, {}) for each in (MACHINE, *others)}) == 6
+    assert usual_place(MACHINE, {}).is_relative_to(Path.home() / ".local" / "share" / "gaptrace")
     assert usual_place(Machine(None, None, None, None, None), {}).name.startswith("unknown-")
 
 
@@ -376,16 +452,17 @@ def test_without_a_gpu_indeed():
 
 
 @pytest.fixture
-def here(monkeypatch, tmp_path):
-    """Have the machine of `HERE` measure what is given, with no recorder installed."""
+def here(monkeypatch, tmp_path, installed):
+    """Have the machine of `MACHINE` measure what is given, with no recorder installed."""
+    installed()
     monkeypatch.setattr(machine, "probe_driver", lambda: H200)
-    monkeypatch.setattr(calibrations, "this_machine", lambda driver: HERE)
+    monkeypatch.setattr(calibrations, "this_machine", lambda driver: MACHINE)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("GAPTRACE_NSYS", str(tmp_path / "nowhere"))
 
     def measured(*figures: Figure) -> Path:
         monkeypatch.setattr(probing, "measure", lambda progress: figures)
-        return usual_place(HERE)
+        return usual_place(MACHINE)
 
     return measured
 
@@ -395,8 +472,10 @@ def test_saved_in_the_usual_place(here, capsys):
     assert main(["calibrate"]) == 0
     out, err = capsys.readouterr()
     assert "NVIDIA H200, driver 580.159.03, CUDA 13.0" in out
-    assert err.splitlines()[0].startswith("gaptrace: the cost of recording is not measured: GAPT")
-    assert err.splitlines()[1:] == [f"gaptrace: saved in {place}"]
+    no_nsys, no_cupti, saved = err.splitlines()
+    assert no_nsys.startswith("gaptrace: the cost of recording with nsys is not measured: GAPTRACE")
+    assert no_cupti.startswith("gaptrace: the cost of recording with CUPTI is not measured: no CU")
+    assert saved == f"gaptrace: saved in {place}"
     assert replace(load(place), date=MADE.date) == MADE
     assert main(["calibrate", "--check"]) == 0
     out, err = capsys.readouterr()
@@ -425,7 +504,7 @@ def test_what_moved_fails_the_check(here, capsys, tmp_path):
 def test_another_driver_is_said(here, capsys, tmp_path):
     here(*MADE.figures)
     saved = tmp_path / "saved.json"
-    save(replace(MADE, machine=replace(HERE, driver="570.1")), saved)
+    save(replace(MADE, machine=replace(MACHINE, driver="570.1")), saved)
     assert main(["calibrate", "--check", str(saved)]) == 0
     assert "warning: driver was 570.1 and is 580.159.03" in capsys.readouterr().out
 
@@ -438,24 +517,76 @@ def test_nothing_to_check_against(here, capsys):
     )
 
 
-def test_the_recorder_is_measured_too(here, capsys, monkeypatch, tmp_path):
-    place = here(*MADE.figures, Figure("kernel_gap_ns", None, 1, None, 900.0, 890.0, 910.0, 20))
-    monkeypatch.setenv("GAPTRACE_NSYS", str(install_fake_nsys(tmp_path)))
+GAP = Figure("kernel_gap_ns", None, 1, None, 900.0, 890.0, 910.0, 20)
+#: What a gap is, as recorded.
+RECORDED = {"nsys-graph": 2_000, "nsys-node": 5_000, "cupti-graph": 1_500, "cupti-node": 3_000}
 
-    def recorded(granularity, nsys, *, call_ns):
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Measure `RECORDED` under recorders; those named here fail, with the error."""
+    fail: dict[str, BaseException] = {}
+
+    def measure(granularity, recorder, *, call_ns):
         assert call_ns == 50.0
-        gap = 2_000.0 if granularity == "graph" else 5_000.0
-        name = f"nsys-{granularity}"
-        return (Figure("kernel_gap_ns", None, 1, name, gap, gap - 5, gap + 5, 5),)
+        name = probing.recorder_name(recorder, granularity)
+        if name in fail:
+            raise fail[name]
+        gap = float(RECORDED[name])
+        return (Figure("kernel_gap_ns", None, 1, name, gap, gap - 10, gap + 10, 4),)
 
-    monkeypatch.setattr(probing, "measure_recorded", recorded)
+    monkeypatch.setattr(probing, "measure_recorded", measure)
+    return fail
+
+
+def test_all_recorders_are_measured_too(here, recorded, capsys, monkeypatch, tmp_path, installed):
+    place = here(*MADE.figures, GAP)
+    monkeypatch.setenv("GAPTRACE_NSYS", str(install_fake_nsys(tmp_path)))
+    installed(cupti_python="13.0.1", nvidia_cuda_cupti="13.0.85")
     assert main(["calibrate"]) == 0
     out, err = capsys.readouterr()
-    assert "What nsys-graph 2023.4.4.54 adds" in out
     assert err == f"gaptrace: saved in {place}\n"
     saved = load(place)
-    assert saved.recorders == {"nsys-graph": "2023.4.4.54", "nsys-node": "2023.4.4.54"}
-    added = saved.figure("recorder_kernel_gap_ns", recorder="nsys-node")
-    assert added == Figure(
-        "recorder_kernel_gap_ns", None, 1, "nsys-node", 4_100.0, 4_085.0, 4_115.0, 5
+    assert saved.recorders == {
+        "nsys-graph": "2023.4.4.54",
+        "nsys-node": "2023.4.4.54",
+        "cupti-graph": "13.0.1",
+        "cupti-node": "13.0.1",
+    }
+    for name, gap in RECORDED.items():
+        added = saved.figure("recorder_kernel_gap_ns", recorder=name)
+        assert added == Figure(
+            *("recorder_kernel_gap_ns", None, 1, name), gap - 900.0, gap - 920.0, gap - 880.0, 4
+        )
+    sections = re.findall(r"What (\S+ \S+) adds\n+.*\n.*\n *(.*\S) *\n", out)
+    assert [(name, *re.split("  +", row)) for name, row in sections] == [
+        ("nsys-graph 2023.4.4.54", "to the gap between kernels", "1.10 us", "1.08 us", "1.12 us"),
+        ("nsys-node 2023.4.4.54", "to the gap between kernels", "4.10 us", "4.08 us", "4.12 us"),
+        ("cupti-graph 13.0.1", "to the gap between kernels", "600 ns", "580 ns", "620 ns"),
+        ("cupti-node 13.0.1", "to the gap between kernels", "2.10 us", "2.08 us", "2.12 us"),
+    ]
+
+
+@pytest.mark.parametrize("error", [RecorderError("no report"), GpuError("no answer")])
+def test_a_recorder_that_fails_leaves_the_others(
+    here, recorded, capsys, monkeypatch, tmp_path, installed, error
+):
+    place = here(*MADE.figures, GAP)
+    monkeypatch.setenv("GAPTRACE_NSYS", str(install_fake_nsys(tmp_path)))
+    installed(cupti_python="13.0.1")
+    recorded["nsys-node"] = error
+    assert main(["calibrate"]) == 0
+    assert capsys.readouterr().err == (
+        f"gaptrace: the cost of recording with nsys is not measured: {error}\n"
+        f"gaptrace: saved in {place}\n"
     )
+    assert list(load(place).recorders) == ["nsys-graph", "cupti-graph", "cupti-node"]
+
+
+def test_ctrl_c_under_a_recorder_ends_it_all(here, recorded, capsys, monkeypatch, installed):
+    place = here(*MADE.figures, GAP)
+    installed(cupti_python="13.0.1")
+    recorded["cupti-graph"] = KeyboardInterrupt()
+    assert main(["calibrate"]) == 130
+    assert capsys.readouterr().err.endswith("gaptrace: interrupted\n")
+    assert not place.exists()

@@ -15,13 +15,15 @@ from recorders import real_nsys
 
 from gaptrace.calibration import REGIMES, Calibration
 from gaptrace.cost import ChunkModel
-from gaptrace.errors import GpuError
+from gaptrace.errors import GpuError, RecorderError
 from gaptrace.live import probes
 from gaptrace.live.bench import Bench
 from gaptrace.live.chains import Chains
 from gaptrace.live.driver import done
 from gaptrace.record.calibrations import load
+from gaptrace.record.cupti import Cupti, find_cupti
 from gaptrace.record.machine import probe_driver
+from gaptrace.record.nsys import Nsys
 from gaptrace.schedules import uniform
 
 DRIVER = probe_driver()
@@ -60,7 +62,7 @@ def output(home) -> str:
     found = calibrate(home=home)
     assert found.returncode == 0, found.stdout + found.stderr
     print(f"\ncalibrated in {time.monotonic() - begin:.0f} s\n{found.stdout}{found.stderr}")  # noqa: T201
-    return found.stdout
+    return found.stdout + found.stderr
 
 
 @pytest.fixture(scope="module")
@@ -177,25 +179,43 @@ def test_it_is_what_the_model_needs(made):
 # Under recorders
 
 
-@pytest.mark.nsys
-def test_what_recorders_add(made):
-    nsys = real_nsys()
-    assert made.recorders == {"nsys-graph": nsys.version, "nsys-node": nsys.version}
-    graph, node = (
-        made.figure("recorder_node_ns", recorder=f"nsys-{each}") for each in ("graph", "node")
-    )
-    # About 0.2 and 1.2 us per launched node on an H200.
-    assert -100 < graph.value < 10_000, graph
-    assert 100 < node.value < 20_000, node
-    assert node.value > graph.value
-    for recorder in made.recorders:
+def usable(tool: str) -> Nsys | Cupti:
+    """Return the recorder, or skip the test."""
+    if tool == "nsys":
+        return real_nsys()
+    try:
+        return find_cupti(DRIVER)
+    except RecorderError as error:
+        pytest.skip(f"needs CUPTI: {error}")
+
+
+@pytest.mark.parametrize("tool", [pytest.param("nsys", marks=pytest.mark.nsys), "cupti"])
+def test_what_recorders_add(made, output, tool):
+    version = usable(tool).version
+    recorders = [f"{tool}-graph", f"{tool}-node"]
+    measured = {name: made.recorders.get(name) for name in recorders}
+    assert measured == dict.fromkeys(recorders, version), output[-1_000:]  # ends with why not
+    for recorder in recorders:
+        assert f"What {recorder} {version} adds" in output
+        here = [each for each in made.figures if each.recorder == recorder]
+        keys = [each.key[:3] for each in here]
         call = made.figure("recorder_call_ns", recorder=recorder)
+        assert call is not None, keys
         # A few us, less than launches vary from process to process.
         assert -10_000 < call.value < 100_000, call
         assert call.high > 0, call
         gap = made.figure("recorder_graph_gap_ns", nodes=16, recorder=recorder)
-        assert gap is not None, [each.key for each in made.figures if each.recorder == recorder]
+        assert gap is not None, keys
         assert -1_000 < gap.value < 100_000, gap
+        nodes = {each.nodes for each in here if each.name == "graph_launch_api_ns"}
+        assert nodes == {1, 8, 64, 512, 2048}, keys
+    graph, node = (made.figure("recorder_node_ns", recorder=each) for each in recorders)
+    assert graph is not None, made.recorders
+    assert node is not None, made.recorders
+    # About 0.2 and 1.2 us per launched node on an H200.
+    assert -100 < graph.value < 10_000, graph
+    assert 100 < node.value < 20_000, node
+    assert node.value > graph.value, (graph, node)
 
 
 # Against itself, and with company

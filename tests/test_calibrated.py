@@ -10,7 +10,7 @@ from rows import call, graph, graph_event, node, nvtx, op, trace
 from gaptrace.analysis import analyze
 from gaptrace.calibration import Calibration
 from gaptrace.calibration_match import best_match, differences
-from gaptrace.machine_costs import host_costs, slowdown
+from gaptrace.machine_costs import host_costs, launch_slowdown, slowdown
 from gaptrace.predict import advise
 from gaptrace.record.calibrations import load
 from gaptrace.steps import find_steps
@@ -240,8 +240,9 @@ def test_many_small_kernels_should_be_captured():
 
     assert (found.verdict, found.nodes, found.chunk, found.regime) == ("one_graph", 50, 50, None)
     assert (step.unit, step.kernels, step.steps) == ("step", 50, 5)
-    # Without the recorder a launch takes 0.72 of what it takes with it, as calibrated.
-    factor = slowdown(H200, "launch_queued_api_ns", "nsys-graph")
+    # Without the recorder a launch takes 0.78 of what it takes with it, as calibrated.
+    factor = launch_slowdown(H200, "nsys-graph", "value")
+    assert factor == pytest.approx(0.78, abs=0.005)
     assert step.per_launch_ns == pytest.approx(50 * 10_000 * factor, rel=0.02)
     assert step.one_graph_ns == pytest.approx(50_000 + 5_000, rel=0.05)
     assert 0 < step.gain_interval_ns[0] <= step.gain_ns <= step.gain_interval_ns[1]
@@ -343,7 +344,7 @@ def test_predictions_from_the_samples_are_what_was_timed(granularity):
 
     assert set(step.ways) == set(TIMED)
     for way, (low, high) in TIMED.items():
-        assert low * 0.98 <= costs.step_ns(way) / US <= high * 1.02
+        assert low * 0.985 <= costs.step_ns(way) / US <= high * 1.015
     assert analysis.recommendation.verdict == "one_graph"
     # Launches of single kernels took 381 to 550 us a step, by lease of the machine.
     assert 0.9 * 381 <= analysis.recommendation.predicted_ns["per_launch"] / US <= 1.2 * 550

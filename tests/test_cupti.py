@@ -22,7 +22,7 @@ from gaptrace.errors import RecorderError
 from gaptrace.live.cupti_buffers import BufferPool, Families, run_length
 from gaptrace.record.cupti import find_cupti, mismatch
 from gaptrace.record.cupti_spool import read_spool
-from gaptrace.record.machine import Driver, package_versions
+from gaptrace.record.machine import Driver
 from gaptrace.spool import frame, frames
 
 HERE = Path(__file__).parent
@@ -217,18 +217,6 @@ def test_the_layouts_of_the_tests_are_those_of_cupti_python():
 )
 def test_mismatch(version, library, driver, says):
     assert mismatch(version, library, driver) == says
-
-
-@pytest.fixture
-def installed(monkeypatch):
-    """Say which packages there are."""
-
-    def pretend(**packages: str) -> None:
-        none = dict.fromkeys(package_versions())
-        found = none | {name.replace("_", "-"): version for name, version in packages.items()}
-        monkeypatch.setattr("gaptrace.record.cupti.package_versions", lambda: found)
-
-    return pretend
 
 
 def test_no_cupti_python(installed):

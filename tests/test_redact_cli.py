@@ -1,8 +1,10 @@
 """`gaptrace redact`: what it says, and what it takes."""
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from contents import names_in, rows_of
@@ -58,6 +60,16 @@ def test_the_command_on_a_trace_without_figures(tmp_path, capsys):
     assert main(["redact", str(source), "-o", str(tmp_path / "copy.sqlite")]) == 0
     out, _ = capsys.readouterr()
     assert "same answer as t.sqlite, no figures: 1 CUDA API calls (0 launches)" in out
+
+
+def test_names_of_any_kind_stay_on_one_line(tmp_path, capsys):
+    source = export(tmp_path / "t.sqlite", **launched((1000, 2000)))
+    with closing(sqlite3.connect(source)) as db:
+        db.execute('CREATE TABLE "a\u2028b\nc" (x)')
+        db.execute('INSERT INTO "a\u2028b\nc" VALUES (1)')
+        db.commit()
+    assert main(["redact", str(source), "-o", str(tmp_path / "copy.sqlite")]) == 0
+    assert "  tables     a b c (1)" in capsys.readouterr().out.splitlines()
 
 
 def test_a_copy_of_a_copy_has_little_to_leave_out(tmp_path, capsys):

@@ -18,6 +18,7 @@ from exports import (
     kernel,
     mark,
     memcpy,
+    named,
     profiler_overhead,
     push,
     sync,
@@ -151,6 +152,33 @@ def test_a_window_that_gives_other_figures_is_not_there(tmp_path, monkeypatch):
     with pytest.raises(GaptraceError, match="does not give the figures of its source: "):
         redact(source, tmp_path / "copy.sqlite", from_ns=500)
     assert names_in(tmp_path) == ["t.sqlite"]
+
+
+@pytest.mark.parametrize("schema", ["3.20.3", "2.9.1", "pre-2022"])
+def test_a_window_leaves_out_the_times_that_its_source_leaves_out(tmp_path, schema):
+    """What is far from the middle of all work need not be far from that of the window's."""
+    days = 2**49 + 100
+    kernels = [kernel(-days, days), kernel(1 - days, days + 1), kernel(50, 60)]
+    kernels += [kernel(at, at + 10) for at in range(2000, 2200, 20)]
+    unset = [kernel(at, 2**62) for at in range(4)]
+    source = export(tmp_path / "t.sqlite", schema, kernels=[*kernels, *unset])
+    done = redact(source, tmp_path / "copy.sqlite", to_ns=100)
+    assert [(row["first_ns"], row["last_ns"]) for row in done.figures["devices"]] == [
+        (-days, days + 1)
+    ]
+    assert read(done.target).ops.height == 3
+    # The same of a copy of the copy, be it of all of it or of less.
+    whole = redact(done.target, tmp_path / "whole.sqlite").target
+    assert read(whole).ops.height == 3
+    less = redact(whole, tmp_path / "less.sqlite", to_ns=10).target
+    assert read(less).ops.height == 2
+
+
+@pytest.mark.parametrize("noted", ["None", "x", "9" * 19, "9" * 5000, "\u00b2"])
+def test_a_middle_that_no_copy_notes(tmp_path, noted):
+    meta = [named("DERIVED_MIDDLE_NS", noted)]
+    source = export(tmp_path / "t.sqlite", meta=meta, **launched((1000, 2000)))
+    assert read(source).ops.height == 1
 
 
 # What belongs to a window

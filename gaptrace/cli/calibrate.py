@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from gaptrace.cli import one_line
 from gaptrace.errors import GpuError, RecorderError
 
 if TYPE_CHECKING:
     from gaptrace.calibration import Calibration, Figure, Machine
+    from gaptrace.record.cupti import Cupti
+    from gaptrace.record.machine import Driver
+    from gaptrace.record.nsys import Nsys
 
+_RECORDERS = ("nsys", "CUPTI")
 _GRANULARITIES: tuple[Literal["graph", "node"], ...] = ("graph", "node")
 
 
@@ -36,9 +41,9 @@ def command(output: Path | None, saved_in: str | None) -> int:
     """Measure what launches, graphs and gaps cost on this machine.
 
     On the first GPU that CUDA sees, which must be idle: half a minute without a recorder, then a
-    shorter set under Nsight Systems, if there is one, for what recording itself costs. Saved as
-    JSON for this GPU, driver, CUDA, system and processor, in $XDG_DATA_HOME/gaptrace/calibrations
-    (~/.local/share/gaptrace/calibrations).
+    shorter set under Nsight Systems and under CUPTI, where they are, for what recording itself
+    costs. Saved as JSON for this GPU, driver, CUDA, system and processor, in
+    $XDG_DATA_HOME/gaptrace/calibrations (~/.local/share/gaptrace/calibrations).
 
     With --check, exit status 3 says that a figure without a recorder moved beyond what runs differ
     by, or could not be measured again.
@@ -56,7 +61,7 @@ def command(output: Path | None, saved_in: str | None) -> int:
     place = usual_place(machine)
     saved = None if saved_in is None else load(Path(saved_in) if saved_in else place)
     saves = saved is None or output is not None
-    made = _measured(machine, with_recorders=saves)
+    made = _measured(machine, driver, with_recorders=saves)
     shown, colored = width(), color(sys.stdout)
     click.echo(calibration_text(made, width=shown, color=colored), nl=False)
     if saves:
@@ -69,19 +74,19 @@ def command(output: Path | None, saved_in: str | None) -> int:
     return 3 if check.moved or check.missing else 0
 
 
-def _measured(machine: "Machine", *, with_recorders: bool) -> "Calibration":
+def _measured(machine: "Machine", driver: "Driver", *, with_recorders: bool) -> "Calibration":
     from gaptrace import __version__
     from gaptrace.calibration import Calibration
     from gaptrace.cli.progress import percentage_bar
     from gaptrace.record.probing import PROCESSES, measure
 
-    runs = PROCESSES + with_recorders * len(_GRANULARITIES)
+    runs = PROCESSES + with_recorders * len(_RECORDERS) * len(_GRANULARITIES)
     recorders: dict[str, str] = {}
     with percentage_bar("calibrating") as progress:
         figures = measure(lambda done: progress(100 * done // runs))
         if with_recorders:
             recorders, recorded = _recorded(
-                figures, lambda done: progress(100 * (PROCESSES + done) // runs)
+                figures, driver, lambda done: progress(100 * (PROCESSES + done) // runs)
             )
             figures += recorded
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -89,27 +94,34 @@ def _measured(machine: "Machine", *, with_recorders: bool) -> "Calibration":
 
 
 def _recorded(
-    plain: "tuple[Figure, ...]", progress: Callable[[int], None]
+    plain: "tuple[Figure, ...]", driver: "Driver", progress: Callable[[int], None]
 ) -> "tuple[dict[str, str], tuple[Figure, ...]]":
     """Measure under every recorder; one that is missing or fails is left out, and said."""
-    from gaptrace.record.nsys import find_nsys
-    from gaptrace.record.probing import measure_recorded
+    from gaptrace.record.probing import measure_recorded, recorder_name
     from gaptrace.samples import recorder_costs
 
     (call_ns,) = (each.value for each in plain if each.name == "binding_call_ns")
     versions: dict[str, str] = {}
     figures: tuple[Figure, ...] = ()
-    try:
-        nsys = find_nsys()
-        for done, granularity in enumerate(_GRANULARITIES, start=1):
-            found = measure_recorded(granularity, nsys, call_ns=call_ns)
-            name = f"nsys-{granularity}"
-            versions[name] = nsys.version
-            figures += (*found, *recorder_costs((*plain, *found), name))
-            progress(done)
-    except RecorderError as error:
-        _say(f"the cost of recording is not measured: {error}")
+    for number, called in enumerate(_RECORDERS):
+        try:
+            recorder = _find(called, driver)
+            for done, granularity in enumerate(_GRANULARITIES, len(_GRANULARITIES) * number):
+                progress(done)
+                found = measure_recorded(granularity, recorder, call_ns=call_ns)
+                name = recorder_name(recorder, granularity)
+                versions[name] = recorder.version
+                figures += (*found, *recorder_costs((*plain, *found), name))
+        except (GpuError, RecorderError) as error:
+            _say(f"the cost of recording with {called} is not measured: {one_line(error)}")
     return versions, figures
+
+
+def _find(called: str, driver: "Driver") -> "Nsys | Cupti":
+    from gaptrace.record.cupti import find_cupti
+    from gaptrace.record.nsys import find_nsys
+
+    return find_nsys() if called == "nsys" else find_cupti(driver)
 
 
 def _say(message: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from gaptrace.cli import one_line
 from gaptrace.cli.arms import arms_of, recorded_arms, sizes_of, time_arms
 from gaptrace.cli.target import TargetCommand, form_of
 from gaptrace.errors import GaptraceError, NotRecordedError, RecorderError
@@ -126,7 +127,7 @@ def command(
         except GaptraceError as error:
             if status == 0:
                 raise
-            _say(f"error: {error}")
+            _say(f"error: {one_line(error)}")
         if status != 0:
             _say(f"{target[0]} ended with status {status}")
             break

@@ -143,7 +143,7 @@ def _whole(text: str) -> str:
 
 def _wrapped(text: str, width: int, first: str, indent: int) -> str:
     lines = textwrap.fill(
-        text,
+        " ".join(text.splitlines()),  # names may hold breaks that are no white space to textwrap
         width,
         initial_indent=first,
         subsequent_indent=" " * indent,

@@ -97,8 +97,8 @@ def capture(function: Callable[[], Any], stream: Any = None) -> CapturedGraph:
         GpuError: CUDA refuses to capture something that the function does, or it launched nothing
             there. The stream no longer captures then. What else the function raises passes on.
     """
-    gc.collect()  # a graph or event that is freed while capturing would invalidate the capture
     with ExitStack() as stack:
+        stack.enter_context(_no_collection())
         torch, cupy = _in_use("torch"), _in_use("cupy")
         pointer = _stream(stream, torch, cupy, stack)
         _refuse_stream(pointer)
@@ -106,6 +106,18 @@ def capture(function: Callable[[], Any], stream: Any = None) -> CapturedGraph:
         pool = _use_cupy(cupy, pointer, stack) if cupy else None
         handle, outputs = _record(recorder, pointer, function)
     return CapturedGraph(handle, outputs, partial(_let_go, recorder.drop, function, pool))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A graph or event that the garbage collector freed meanwhile would invalidate the capture."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _let_go(drop: Callable[[], None], _kept: Any, pool: Any) -> None:

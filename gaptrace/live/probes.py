@@ -33,6 +33,8 @@ _GRAPHS = 16
 _GRAPH_NODES = (16, 128)
 #: Clocks of the kernels that tell the clock's rate: one and two milliseconds, or so.
 _LONG_CLOCKS = 2_000_000
+#: A short kernel that tells the clock is so many times shorter than one that meets other programs.
+_PARTS = 40
 #: Queue depths are tried up to here; seen are 1,024 launches or fewer.
 MOST_LAUNCHES, MOST_GRAPHS = 4_096, 1_536
 #: A latch that is to run out: long against the launches that fit before it, 4 us each.
@@ -232,16 +234,23 @@ def _launch_until_let_go(
 
 
 def is_alone(bench: Bench) -> bool:
-    """Say whether kernels of equal length take equal times, as they do on a GPU without others.
+    """Say whether a long kernel takes as much longer than a short one as it has more clocks.
 
-    Where programs take turns on a GPU, one in four or so of these kernels of half a millisecond
-    waits for the others' turns, which last some two milliseconds. One in twenty may be chance.
+    Where programs take turns on a GPU, a kernel of 4 ms waits for the turns of the others, which
+    last some two milliseconds; one of 0.1 ms mostly ends within its own. The shortest of many short
+    ones tells the clock. Own choice of the limit: alone the two agree to a few percent, and one
+    other program that keeps the GPU busy doubles the time of the long one.
     """
-    kernel = bench.spin(_LONG_CLOCKS // 2)
-    work = partial(bench.launch, kernel, bench.stream)
-    times = [time for _ in range(40) if (time := bench.device_ns(work)) is not None]
-    longer = sum(time > 1.5 * min(times) for time in times)
-    return len(times) > 20 and longer <= len(times) / 20
+    short, long = (bench.spin(_LONG_CLOCKS * 2 // parts) for parts in (_PARTS, 1))
+    quick = [ns for _ in range(30) if (ns := _spun(bench, short)) is not None]
+    slow = [ns for _ in range(10) if (ns := _spun(bench, long)) is not None]
+    if not quick or not slow:
+        return False
+    return statistics.median(slow) < 1.5 * _PARTS * min(quick)
+
+
+def _spun(bench: Bench, kernel: Any) -> float | None:
+    return bench.device_ns(partial(bench.launch, kernel, bench.stream))
 
 
 def warm_up(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from gaptrace.errors import NotRecordedError, TraceFormatError
-from gaptrace.read.nsys_device import device_rows, read_ops
+from gaptrace.read.nsys_device import device_rows, middle_of_work, read_ops
 from gaptrace.read.nsys_gpus import read_gpus
 from gaptrace.read.nsys_host import (
     read_api,
@@ -26,7 +26,7 @@ from gaptrace.read.nsys_meta import (
 )
 from gaptrace.read.secrets import secrets
 from gaptrace.read.sqlite import ExportFile
-from gaptrace.read.times import check_totals, middle
+from gaptrace.read.times import check_totals
 from gaptrace.trace import SUBMITTING, Granularity, Trace, TraceWarning
 
 
@@ -44,7 +44,7 @@ def read_nsys(path: Path) -> Trace:
             )
         strings = _strings(export)
         rows = device_rows(export)
-        around = middle(rows)
+        around = middle_of_work(export, rows)
         api, of_api = read_api(export, strings, around)
         devices, places = read_gpus(export)
         ops, of_ops = read_ops(rows, strings, places, api, around)

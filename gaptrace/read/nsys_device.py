@@ -5,8 +5,9 @@ import polars as pl
 from gaptrace.read.cuda_names import COPY_KINDS, MEMORY_KINDS, UNIFIED_MEMORY_COPIES
 from gaptrace.read.link import link_calls
 from gaptrace.read.nsys_gpus import place
+from gaptrace.read.nsys_meta import noted_middle
 from gaptrace.read.sqlite import ExportFile, context, none_if_zero
-from gaptrace.read.times import has_sound_times, keep_sound, was_recorded
+from gaptrace.read.times import has_sound_times, keep_sound, middle, was_recorded
 from gaptrace.trace import OPS, TraceWarning
 
 _I = pl.Int64
@@ -32,6 +33,15 @@ def device_rows(export: ExportFile) -> pl.DataFrame:
     )
 
 
+def middle_of_work(export: ExportFile, rows: pl.DataFrame) -> int | None:
+    """Return the time by which is judged what is too far off to be real; `rows` are all there are.
+
+    A copy of a window notes what its source had, so that both leave out the same rows.
+    """
+    noted = noted_middle(export)
+    return middle(rows) if noted is None else noted
+
+
 def read_ops(
     rows: pl.DataFrame,
     strings: pl.DataFrame,
@@ -46,7 +56,7 @@ def read_ops(
         strings: name_id, value.
         places: of `nsys_gpus.read_gpus`.
         api: `API`, to which the ops are linked.
-        around: `times.middle` of the rows.
+        around: `middle_of_work` of the rows.
     """
     sound, warnings = keep_sound(
         rows,

@@ -24,7 +24,7 @@ def read_api(export: ExportFile, strings: pl.DataFrame, around: int | None) -> _
     Args:
         export: the file.
         strings: name_id, value.
-        around: `times.middle` of the device work.
+        around: `nsys_device.middle_of_work`.
     """
     rows = export.frame(
         _RUNTIME,

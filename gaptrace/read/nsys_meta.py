@@ -3,6 +3,7 @@
 import re
 
 from gaptrace.read.sqlite import ExportFile
+from gaptrace.read.times import LAST_NS
 from gaptrace.trace import Granularity, Meta, TraceWarning
 
 #: EXPORT_PRODUCT_NAME of files that others than Nsight Systems wrote in its format.
@@ -12,7 +13,7 @@ _MODE = "CUDA_GRAPH_TRACE_OPTIONS:MODE"
 
 def read_meta(export: ExportFile, granularity: Granularity | None) -> Meta:
     """Return what the export says of itself and of the machine."""
-    exported = _key_values(export, "META_DATA_EXPORT") or _key_values(export, "EXPORT_META_DATA")
+    exported = _exported(export)
     machine = _key_values(export, "TARGET_INFO_SYSTEM_ENV")
     return Meta(
         path=str(export.path),
@@ -81,6 +82,21 @@ def partial_export(export: ExportFile) -> list[TraceWarning]:
             TraceWarning("shifted_times", f"exported with all times shifted by {shift} ns")
         )
     return warnings
+
+
+def noted_middle(export: ExportFile) -> int | None:
+    """Return `times.middle` of what this was cut from, if it is a copy of a window.
+
+    The window has a middle of its own, by which other rows would be left out.
+    """
+    noted = _exported(export).get("DERIVED_MIDDLE_NS", "")
+    if not re.fullmatch(r"-?[0-9]{1,19}", noted) or abs(int(noted)) > LAST_NS:
+        return None
+    return int(noted)
+
+
+def _exported(export: ExportFile) -> dict[str, str]:
+    return _key_values(export, "META_DATA_EXPORT") or _key_values(export, "EXPORT_META_DATA")
 
 
 def _duration(export: ExportFile) -> int | None:

@@ -15,8 +15,9 @@ from typing import Any
 
 from gaptrace.calibration import Figure
 from gaptrace.errors import GpuError, RecorderError
+from gaptrace.record.cupti import Cupti, record_with_cupti
 from gaptrace.record.nsys import Nsys
-from gaptrace.record.recording import Granularity, launcher, nsys_command, record
+from gaptrace.record.recording import Granularity, Recording, launcher, nsys_command, record
 from gaptrace.samples import Plan, Sample, figures_of
 
 _PROBES = "gaptrace.live.calibrate"
@@ -25,11 +26,13 @@ PROCESSES, _ROUNDS = 5, 4
 _NODES = tuple(2**power for power in range(14))  # 1 to 8192
 _BRANCHES = (1, 4)
 #: Under a recorder, which takes its time for every node. One process: what a recorder adds is large
-#: against what processes differ by.
-_RECORDED_ROUNDS = 5
+#: against what processes differ by, and there are up to four ways to record.
+_RECORDED_ROUNDS = 4
 _RECORDED_NODES = (1, 8, 64, 512, 2048)
 #: A process that is not done by then hangs: it takes some five seconds.
 _PATIENCE_S = 300
+#: The status of a program that Ctrl-C ended.
+_INTERRUPTED = 130
 
 
 def measure(progress: Callable[[int], None]) -> tuple[Figure, ...]:
@@ -49,34 +52,54 @@ def measure(progress: Callable[[int], None]) -> tuple[Figure, ...]:
     return figures_of(found)
 
 
-def measure_recorded(granularity: Granularity, nsys: Nsys, *, call_ns: float) -> tuple[Figure, ...]:
-    """Measure a part of it under Nsight Systems.
+def recorder_name(recorder: Nsys | Cupti, granularity: Granularity) -> str:
+    """Return what figures under a recorder say of it: `nsys-graph`, `cupti-node`."""
+    return f"{'nsys' if isinstance(recorder, Nsys) else 'cupti'}-{granularity}"
+
+
+def measure_recorded(
+    granularity: Granularity, recorder: Nsys | Cupti, *, call_ns: float
+) -> tuple[Figure, ...]:
+    """Measure a part of it under a recorder; the recording itself is thrown away.
 
     Args:
         granularity: in which CUDA graphs are recorded.
-        nsys: the recorder.
+        recorder: Nsight Systems, or CUPTI in the process that measures.
         call_ns: the figure `binding_call_ns` without a recorder.
 
     Returns:
-        Figures of the recorder `nsys-graph` or `nsys-node`.
+        Figures of the recorder that `recorder_name` names.
 
     Raises:
         GpuError: the GPU refused.
-        RecorderError: nsys failed.
+        RecorderError: the recorder failed.
+        KeyboardInterrupt: one came before the probes were done.
     """
     plan = Plan(_RECORDED_NODES, _BRANCHES, _RECORDED_ROUNDS, seed=0, call_ns=call_ns)
+    name = recorder_name(recorder, granularity)
     with tempfile.TemporaryDirectory(prefix="gaptrace-calibrate-") as folder:
-        file, stem = Path(folder) / "samples.json", Path(folder) / granularity
+        file = Path(folder) / "samples.json"
         run = launcher([_PROBES, json.dumps(asdict(plan)), str(file)], form="module")
-        command = nsys_command(run, stem, granularity=granularity, nsys=nsys)
-        recording = record(command, stem, nsys=nsys, output=(2, 2))
+        recording = _record(run, Path(folder) / granularity, granularity, recorder)
         if not file.exists():
+            if recording.status == _INTERRUPTED:
+                raise KeyboardInterrupt
             raise RecorderError(
-                f"under nsys {nsys.version} the probes ended with status {recording.status}; "
+                f"under {name} {recorder.version} the probes ended with status {recording.status}; "
                 "gaptrace doctor says whether it records at all"
             )
         samples = _samples(file)
-    return figures_of([samples], recorder=f"nsys-{granularity}")
+    return figures_of([samples], recorder=name)
+
+
+def _record(
+    run: list[str], stem: Path, granularity: Granularity, recorder: Nsys | Cupti
+) -> Recording:
+    output = (2, 2)
+    if isinstance(recorder, Cupti):
+        return record_with_cupti(run, stem, granularity=granularity, output=output)
+    command = nsys_command(run, stem, granularity=granularity, nsys=recorder)
+    return record(command, stem, nsys=recorder, output=output)
 
 
 def _plain(plan: Plan) -> list[Sample]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from gaptrace.errors import GaptraceError, NotRecordedError, WindowError
 from gaptrace.read import read
+from gaptrace.read.nsys_device import device_rows, middle_of_work
 from gaptrace.read.secrets import looks_secret, variables
 from gaptrace.read.sqlite import ExportFile
 from gaptrace.redact.copying import Call, Dropped, write_copy
@@ -88,7 +89,7 @@ def redact(
     asked = (range_name, from_ns, to_ns) != (None, None, None)
     if asked and not isinstance(trace, Trace):
         raise NotRecordedError(f"{source}: {trace}")
-    window, calls = None, []
+    window, calls, around = None, [], None
     with ExportFile(source) as export:
         told = sorted(set(variables(export)))
         hider = Hider(export)
@@ -97,9 +98,12 @@ def redact(
         if isinstance(trace, Trace) and window is not None:
             expected = narrow(trace, window, event_records(export, trace))
             calls = _calls(expected)
+            around = middle_of_work(export, device_rows(export))
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        dropped = write_copy(source, draft, hider, window=window, calls=calls, made_by=made_by)
+        dropped = write_copy(
+            source, draft, hider, window=window, calls=calls, around=around, made_by=made_by
+        )
         done(60)
         figures = _prove(trace, expected, _read(draft), window, hider.hidden, target)
         done(100)

@@ -52,6 +52,7 @@ def write_copy(
     *,
     window: tuple[int, int] | None = None,
     calls: Iterable[Call] = (),
+    around: int | None = None,
     made_by: str = "gaptrace redact",
 ) -> Dropped:
     """Write what `kept` lists of an export to a new file.
@@ -66,6 +67,7 @@ def write_copy(
         window: from, to in nanoseconds: only device work that overlaps it, NVTX ranges that lie in
             it, API calls that overlap it.
         calls: the API calls that are kept besides those that overlap the window.
+        around: `nsys_device.middle_of_work`, noted in a copy of a window.
         made_by: is noted in the copy.
 
     Raises:
@@ -86,7 +88,7 @@ def write_copy(
             if window is not None:
                 _note_used(db, present, window, calls)
             dropped = _copy(db, present, window)
-            _sign(db, made_by, window)
+            _sign(db, made_by, window, around)
             db.execute("VACUUM copy")
             return dropped
     except sqlite3.Error as error:
@@ -291,16 +293,18 @@ def _kind_of(text: str) -> str:
     return "paths" if _PATH.fullmatch(text) else "other texts"
 
 
-def _sign(db: sqlite3.Connection, made_by: str, window: tuple[int, int] | None) -> None:
-    for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
-        if _columns_of_copy(db, table) >= {"name", "value"}:
-            db.execute(
-                f"INSERT INTO copy.{table} (name, value) VALUES ('DERIVED_BY', ?)", [made_by]
-            )
-            if window is not None:
-                span = f"{window[0]}-{window[1]}"
-                db.execute(
-                    f"INSERT INTO copy.{table} (name, value) VALUES ('DERIVED_WINDOW_NS', ?)",
-                    [span],
-                )
-            return
+def _sign(
+    db: sqlite3.Connection, made_by: str, window: tuple[int, int] | None, around: int | None
+) -> None:
+    notes = {"DERIVED_BY": made_by}
+    if window is not None:
+        notes["DERIVED_WINDOW_NS"] = f"{window[0]}-{window[1]}"
+        notes["DERIVED_MIDDLE_NS"] = str(around)
+    tables = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+    table = next((t for t in tables if _columns_of_copy(db, t) >= {"name", "value"}), None)
+    if table is None and window is not None:  # none before 2022, but the middle is read again
+        table = tables[0]
+        db.execute(f"DROP TABLE IF EXISTS copy.{table}")
+        db.execute(f"CREATE TABLE copy.{table} (name TEXT, value TEXT)")
+    if table is not None:
+        db.executemany(f"INSERT INTO copy.{table} (name, value) VALUES (?, ?)", notes.items())

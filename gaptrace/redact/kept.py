@@ -64,6 +64,8 @@ _EXPORT = (
     "name LIKE 'EXPORT_PRODUCT_%' OR name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE '%_SHIFT'"
     " OR name IN ('EXPORT_PARAM_TIMES_TO_EXPORT', 'EXPORT_PARAM_TABLES_TO_EXPORT') AND value <> ''"
 )
+#: A copy of a window notes its own; one of all that is in such a copy keeps what that notes.
+_EXPORT_OF_COPY = f"{_EXPORT} OR name = 'DERIVED_MIDDLE_NS'"
 _RANGES, _MARKS, _DOMAIN = "59, 60, 70, 71", "34, 65", "75"
 #: Table -> which of its rows are kept; a table that is not here keeps all.
 ROWS = {
@@ -73,8 +75,8 @@ ROWS = {
     "TARGET_INFO_SYSTEM_ENV": f"name IN ({_ENVIRONMENT})",
     "META_DATA_CAPTURE": "name LIKE '%CUDA_GRAPH_TRACE_OPTIONS:%'"
     " OR name LIKE '%CUDA_SKIP_SOME_API_CALLS'",
-    "META_DATA_EXPORT": _EXPORT,
-    "EXPORT_META_DATA": _EXPORT,
+    "META_DATA_EXPORT": _EXPORT_OF_COPY,
+    "EXPORT_META_DATA": _EXPORT_OF_COPY,
 }
 
 _IN_WINDOW = "start < :to AND (end > :from OR start >= :from)"
@@ -88,6 +90,7 @@ NODES_OF_USED_GRAPHS = f"({_PROCESS}, graphNodeId >> 32) IN (SELECT pid, graph F
 #: the device work in it, the graphs that this came from, and the calls that `window.narrow` keeps.
 ROWS_OF_WINDOW = {
     **ROWS,
+    **dict.fromkeys(["META_DATA_EXPORT", "EXPORT_META_DATA"], _EXPORT),
     **dict.fromkeys(OPS, _IN_WINDOW),
     "CUPTI_ACTIVITY_KIND_RUNTIME": f"({_IN_WINDOW})"
     ' OR (globalTid, start, "end") IN (SELECT thread, start, stop FROM temp.call)',

@@ -27,7 +27,7 @@ def arms_text(measured: Sequence[tuple[str, Measurement]], *, width: int, color:
 def _step(name: str, measurement: Measurement) -> list[RenderableType]:
     rounds = len(measurement.timings[0].alone_ns)
     head = Text.assemble(
-        (f"\nArms of {name}, timed without a recorder", "bold"),
+        (f"\nArms of {name}, {_how(measurement)}", "bold"),
         f"\n  {measurement.gpu}, driver {measurement.driver}, CUDA {measurement.cuda}; "
         f"{count(rounds)} rounds of {count(measurement.steps)} steps each way",
     )
@@ -58,6 +58,12 @@ def _step(name: str, measurement: Measurement) -> list[RenderableType]:
     return [head, Padding(body, (0, 0, 0, 2))]
 
 
+def _how(measurement: Measurement) -> str:
+    if measurement.is_recorded:
+        return "timed UNDER A RECORDER, which lengthens graph launches: not to choose by"
+    return "timed without a recorder"
+
+
 def _agreement(difference: float | None) -> str:
     if difference is None:
         return "not compared"
@@ -84,7 +90,7 @@ def _break_even(measurement: Measurement) -> list[str]:
     if not graph or measurement.capture_ns is None or not measurement.of("per_launch"):
         return []
     built = (
-        f"capturing took {duration(measurement.capture_ns)}, cutting, instantiating and uploading "
+        f"capturing takes {duration(measurement.capture_ns)}, instantiating and uploading "
         f"one graph {duration(graph[0].instantiate_ns)}"
     )
     replays = measurement.break_even_replays

@@ -1,0 +1,276 @@
+"""Is the chunk size that the model chooses the best one? Predicted against measured, on a GPU.
+
+    python benchmarks/recommend.py --out results.jsonl
+
+Steps of N kernels in a line (one warp each, spinning for about 0.6, 2.5, 9 us, or a mix), in three
+regimes: graphs replayed, captured and exec-updated each step, captured and instantiated each step.
+Host costs by node count are calibrated in this process with gaptrace's own probes, and for chunks
+in a row of eight; the device's time is that of graphs of such nodes, launched in time. From these
+the model predicts the step for a set of chunk sizes and chooses a size and a growing schedule; then
+all are measured in random order, by the host's clock. Nothing that is measured of these steps goes
+into the prediction.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from gaptrace.cost import ChunkModel, HostCost, makespan
+from gaptrace.live.bench import Bench
+from gaptrace.live.chains import Chains, executable
+from gaptrace.live.driver import done
+from gaptrace.live.probes import graph_costs, queued
+from gaptrace.schedules import growing_schedule, plateau, uniform, uniform_sizes
+
+CLOCKS = {"0.6 us": (0,), "2.5 us": (4_000,), "9 us": (16_000,), "mixed": (0, 4_000, 16_000, 0)}
+NODES = (300, 1_000, 3_000)
+SIZES = (16, 32, 64, 100, 128, 200, 256, 400, 512, 1_024)
+#: What a chunk costs the host in each regime; what is freed after the step is not in it.
+COSTS = {
+    "replay": ("graph_launch",),
+    "update": ("capture", "exec_update", "graph_updated_launch", "destroy_graph"),
+    "instantiate": ("capture", "instantiate", "graph_first_launch", "destroy_graph"),
+}
+REPEATS = {"replay": 15, "update": 15, "instantiate": 9}
+#: Chunks in a row whose host cost is calibrated: what a step does, not what a first call costs.
+_ROW = 8
+
+
+def calibrate(bench, most):
+    """Host figures by node count {name: {nodes: ns}}, those of chunks in a row, gap at a cut."""
+    sizes = [2**power for power in range(most.bit_length())] + [most]
+    found, gaps = {}, []
+    with ExitStack() as stack:
+        chains, lines = Chains(bench, 1), stack.enter_context(queued(bench))
+        for _ in range(5):
+            for nodes in random.sample(sizes, len(sizes)):
+                for (name, _, _), ns in graph_costs(bench, chains, nodes, 1).items():
+                    found.setdefault(name, {}).setdefault(nodes, []).append(ns)
+            gaps += [ns for (name, *_), ns in lines.round().items() if name == "cut_gap_ns"]
+    medians = {
+        name: {nodes: statistics.median(runs) for nodes, runs in table.items()}
+        for name, table in found.items()
+    }
+    return medians, in_a_row(bench, sizes), max(0.0, statistics.median(gaps))
+
+
+def host_costs(figures, hot, regime, most):
+    """a(c), and from when the host begins a chunk to when the device may start it."""
+    launch = COSTS[regime][-1] if regime == "replay" else COSTS[regime][-2]
+    sizes = sorted(nodes for nodes in hot[regime] if nodes <= most)
+    host = [hot[regime][nodes] for nodes in sizes]
+    later = [figures["destroy_graph_ns"][nodes] if regime != "replay" else 0.0 for nodes in sizes]
+    # How long after the launch call has returned the device begins; negative if before.
+    lag = [
+        figures[f"{launch}_latency_ns"][nodes] - figures[f"{launch}_api_ns"][nodes]
+        for nodes in sizes
+    ]
+    ready = [max(0.0, a - b + c) for a, b, c in zip(host, later, lag, strict=True)]
+    return HostCost.fit(sizes, host, quantile=0.5), HostCost.fit(sizes, ready, quantile=0.5)
+
+
+def in_a_row(bench, sizes):
+    """Median host ns of a chunk among others, by regime and nodes; the device is faster."""
+    found = {}
+    for regime in COSTS:
+        found[regime] = {}
+        for nodes in sizes:
+            row = (nodes,) * _ROW
+            step = Step(bench, nodes * _ROW, (0,))
+            execs = step.build(row) if regime != "instantiate" else []
+            runs = [step.run(regime, row, execs, number % 2)[1] for number in range(8)]
+            for each in execs:
+                bench.cuda.cuGraphExecDestroy(each)
+            found[regime][nodes] = statistics.median(runs[1:]) / _ROW
+    return found
+
+
+class Step:
+    """A step of kernels in a line that can be captured in any pieces."""
+
+    def __init__(self, bench, nodes, clocks):
+        self.bench, self.nodes = bench, nodes
+        kinds = {each: [bench.spin(each), bench.spin(each + 1)] for each in set(clocks)}
+        pattern = random.Random(nodes)
+        self.clocks = [pattern.choice(clocks) for _ in range(nodes)]
+        self.calls = [
+            [bench.launching(kinds[each][variant], bench.stream) for each in self.clocks]
+            for variant in (0, 1)
+        ]
+
+    def capture(self, begin, end, variant=0):
+        cuda, stream = self.bench.cuda, self.bench.stream
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        done(cuda.cuStreamBeginCapture(stream, mode), "capturing")
+        for call in self.calls[variant][begin:end]:
+            call()
+        return done(cuda.cuStreamEndCapture(stream), "capturing")
+
+    def pieces(self, sizes):
+        begin = 0
+        for size in sizes:
+            yield begin, begin + size
+            begin += size
+
+    def build(self, sizes):
+        cuda, made = self.bench.cuda, []
+        for begin, end in self.pieces(sizes):
+            graph = self.capture(begin, end)
+            made.append(done(cuda.cuGraphInstantiate(graph, 0), "instantiating"))
+            cuda.cuGraphDestroy(graph)
+            cuda.cuGraphUpload(made[-1], self.bench.stream)
+        self.bench.wait()
+        return made
+
+    def run(self, regime, sizes, execs, variant):
+        """One step; returns host ns until the device is done, and until the last call returned."""
+        cuda, stream, fresh = self.bench.cuda, self.bench.stream, []
+        begin = time.perf_counter_ns()
+        if regime == "replay":
+            for each in execs:
+                cuda.cuGraphLaunch(each, stream)
+        else:
+            for place, (first, last) in enumerate(self.pieces(sizes)):
+                graph = self.capture(first, last, variant)
+                if regime == "update":
+                    made = execs[place]
+                    cuda.cuGraphExecUpdate(made, graph)
+                else:
+                    made = done(cuda.cuGraphInstantiate(graph, 0), "instantiating")
+                    fresh.append(made)
+                cuda.cuGraphLaunch(made, stream)
+                cuda.cuGraphDestroy(graph)
+        called_ns = time.perf_counter_ns() - begin
+        self.bench.wait()
+        ns = time.perf_counter_ns() - begin
+        for each in fresh:
+            cuda.cuGraphExecDestroy(each)
+        return ns, called_ns
+
+    def measure(self, regime, schedules):
+        """Median step of each schedule, all in turn in random order."""
+        execs = [self.build(sizes) if regime != "instantiate" else [] for sizes in schedules]
+        times = [[] for _ in schedules]
+        for number in range(REPEATS[regime] + 1):
+            for place in random.sample(range(len(schedules)), len(schedules)):
+                ns, _ = self.run(regime, schedules[place], execs[place], number % 2)
+                if number:
+                    times[place].append(ns)
+        for made in execs:
+            for each in made:
+                self.bench.cuda.cuGraphExecDestroy(each)
+        return [statistics.median(each) for each in times]
+
+
+def device_times(bench, step, gap_ns):
+    """Device ns of each node with the gap after it, from graphs of each kind behind a latch."""
+    each = {}
+    for clocks in set(step.clocks):
+        with executable(bench, bench.spin(clocks), 256) as line:
+            one = bench.device_ns(lambda: bench.cuda.cuGraphLaunch(line, bench.stream))
+            two = bench.device_ns(
+                lambda: [bench.cuda.cuGraphLaunch(line, bench.stream) for _ in range(2)]
+            )
+        each[clocks] = max(0.0, (two - one - gap_ns) / 256)
+    return np.array([each[clocks] for clocks in step.clocks])
+
+
+def notice(bench, figures):
+    """Ns from the device's end until the host knows: an empty graph alone, less its latency."""
+    with executable(bench, bench.spin(0), 1) as made:
+        times = []
+        for _ in range(51):
+            begin = time.perf_counter_ns()
+            bench.cuda.cuGraphLaunch(made, bench.stream)
+            bench.wait()
+            times.append(time.perf_counter_ns() - begin)
+    return statistics.median(times) - figures["graph_launch_latency_ns"][1]
+
+
+def setting(bench, costs, nodes, kind, regime):
+    """Predict and measure one setting; returns a record."""
+    figures, hot, gap_ns, notice_ns = costs
+    step = Step(bench, nodes, CLOCKS[kind])
+    node_ns = device_times(bench, step, gap_ns)
+    host, ready = host_costs(figures, hot, regime, nodes)
+    model = ChunkModel(host, nodes, node_ns, cut_gap_ns=gap_ns, ready=ready)
+    curve = uniform(model)
+    best = plateau(curve)
+    schedules = {f"{size}": uniform_sizes(model, size) for size in SIZES if size < nodes}
+    schedules |= {"one": (nodes,), "chosen": uniform_sizes(model, best.recommended)}
+    schedules |= {"again": schedules["chosen"], "growing": growing_schedule(model)}
+    measured = step.measure(regime, list(schedules.values()))
+    return {
+        "nodes": nodes,
+        "node": kind,
+        "regime": regime,
+        "recommended": best.recommended,
+        "plateau": [best.lo, best.hi],
+        "growing": list(schedules["growing"]),
+        "device_ns": float(node_ns.sum()),
+        "predicted_ns": {
+            name: makespan(model, sizes) + notice_ns for name, sizes in schedules.items()
+        },
+        "measured_ns": dict(zip(schedules, measured, strict=True)),
+    }
+
+
+def summary(record):
+    measured, predicted = record["measured_ns"], record["predicted_ns"]
+    uniforms = {name: ns for name, ns in measured.items() if name not in ("growing", "again")}
+    best = min(uniforms, key=uniforms.get)
+    errors = [abs(predicted[name] / measured[name] - 1) for name in uniforms]
+    over = {name: measured[name] / uniforms[best] - 1 for name in ("chosen", "one")}
+    half_k = f"{measured['512'] / uniforms[best] - 1:.1%}" if "512" in measured else "-"
+    columns = (
+        *(str(record["nodes"]), record["node"], record["regime"], str(record["recommended"])),
+        *(f"{over['chosen']:.1%}", best, f"{over['one']:.1%}", half_k),
+        f"{measured['growing'] / record['device_ns'] - 1:.1%}",
+        *(f"{statistics.median(errors):.1%}", f"{max(errors):.1%}"),
+        f"{abs(measured['again'] / measured['chosen'] - 1):.1%}",
+    )
+    return line(columns)
+
+
+def line(columns):
+    return "".join(f"{column:>12}" for column in columns)
+
+
+HEAD = (
+    *("nodes", "node", "regime", "chosen", "over best", "best", "one graph", "512"),
+    *("growing", "error", "worst", "noise"),
+)
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="append each setting as a line of JSON")
+    parser.add_argument("--passes", type=int, default=2)
+    parser.add_argument("--nodes", type=int, nargs="*", default=NODES)
+    options = parser.parse_args(argv)
+    random.seed(0)
+    print(line(HEAD))
+    with Bench() as bench:
+        for number in range(options.passes):
+            figures, hot, gap_ns = calibrate(bench, max(options.nodes))
+            costs = (figures, hot, gap_ns, notice(bench, figures))
+            for nodes in options.nodes:
+                for kind in CLOCKS:
+                    for regime in COSTS:
+                        record = setting(bench, costs, nodes, kind, regime)
+                        print(summary(record), flush=True)
+                        if options.out:
+                            with options.out.open("a") as file:
+                                file.write(json.dumps({"pass": number} | record) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""`gaptrace.live.calibrate` on the device that is a thread (`fake_gpu`), in a process of its own.
+
+    python -m fake_probes PLAN FILE
+
+With FAKE_PROBES set to `interrupt` it ends as Ctrl-C ends it, with `busy` the GPU is in use, and
+with `silent` it writes nothing.
+"""
+
+import os
+import sys
+
+from fake_gpu import FakeGpu
+
+from gaptrace.errors import GpuError
+from gaptrace.live import bench, calibrate, probes
+
+MODE = os.environ.get("FAKE_PROBES", "")
+
+
+def measured(plan):
+    if MODE == "interrupt":
+        raise KeyboardInterrupt
+    if MODE == "busy":
+        raise GpuError("it is in use")
+    return measure(plan)
+
+
+if __name__ == "__main__":
+    sys.setswitchinterval(1e-4)  # host and device share one interpreter
+    device = FakeGpu()
+    bench.driver = lambda: device
+    bench.compile_kernels = lambda capability: b""
+    probes._GRAPH_NODES, probes._GRAPHS, probes._MANY, probes._CLOCKS = (2,), 3, 40, 10
+    probes._LONG_CLOCKS = 10_000
+    measure, calibrate.measure = calibrate.measure, measured
+    if MODE != "silent":
+        calibrate.main(sys.argv[1:])
