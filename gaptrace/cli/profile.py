@@ -202,6 +202,7 @@ def _analyze(
 ) -> dict[str, Any]:
     """Analyse one recording, keep report and JSON beside it, and print the report if asked to."""
     from gaptrace.analysis import analyze
+    from gaptrace.cli.calibrations import calibration_for
     from gaptrace.cli.terminal import color, width
     from gaptrace.read import read
     from gaptrace.record.run_folder import REPORT_WIDTH, write_result
@@ -209,7 +210,8 @@ def _analyze(
     from gaptrace.render.text import report
 
     try:
-        analysis = analyze(read(exported))
+        trace = read(exported)
+        analysis = analyze(trace, calibration=calibration_for(trace, None))
     except NotRecordedError as error:
         if driver.problem is not None:
             raise RecorderError(
