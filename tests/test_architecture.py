@@ -35,7 +35,7 @@ ORDER = (
     {"analysis", "tuning"},
     {"compare"},
     {"doctor", "render"},
-    {"redact"},
+    {"redact", "notebook"},
     {"cli"},
 )
 #: The analyses know traces, never where one came from; the model knows nothing of either.
@@ -65,6 +65,7 @@ MUST_NOT = {
     "windows": {"read", "record", "live"},
     "repeats": {"read", "record", "live"},
     "range_instances": {"read", "record", "live"},
+    "notebook": {"live"},
     "sequences": {"read", "record", "live"},
     "steps": {"read", "record", "live"},
     "graph_use": {"read", "record", "live"},
