@@ -17,6 +17,7 @@ GPU_LIBRARIES = {"cupy", "cuda", "cupti", "torch", "nvtx", "numba"}
 ORDER = (
     {"errors"},
     {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals"},
+    {"drafts"},
     {"schedules", "timings", "calibration", "recommendation"},
     {"fit", "samples", "predict", "machine_costs", "calibration_match"},
     {"sensitivity"},
@@ -24,7 +25,7 @@ ORDER = (
     {"launches"},
     {"timelines"},
     {"gaps"},
-    {"graphs", "ranges", "repeats", "coverage", "windows", "builds", "range_instances"},
+    {"graphs", "ranges", "repeats", "coverage", "windows", "builds", "range_instances", "counters"},
     {"sequences", "graph_use", "graph_step", "copy_waits", "exec_waits"},
     {"steps", "graph_faults", "topics", "advice"},
     {"traced_step"},
@@ -35,7 +36,7 @@ ORDER = (
     {"analysis", "tuning"},
     {"compare"},
     {"doctor", "render"},
-    {"redact", "notebook"},
+    {"redact", "export", "notebook"},
     {"cli"},
 )
 #: The analyses know traces, never where one came from; the model knows nothing of either.
@@ -66,6 +67,7 @@ MUST_NOT = {
     "repeats": {"read", "record", "live"},
     "range_instances": {"read", "record", "live"},
     "notebook": {"live"},
+    "counters": {"read", "record", "live"},
     "sequences": {"read", "record", "live"},
     "steps": {"read", "record", "live"},
     "graph_use": {"read", "record", "live"},
@@ -87,6 +89,8 @@ MUST_NOT = {
     "compare": {"read", "record", "live", "render"},
     "recommend": {"read", "record", "live", "render"},
     "render": {"read", "record", "live", "intervals"},
+    "drafts": {"trace", "intervals"},
+    "export": {"record", "live", "intervals"},
 }
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 
@@ -150,7 +154,15 @@ def loaded_by(statement):
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    heavy = GPU_LIBRARIES | {"plotly", "polars", "numpy", "rich", "click", "adbc_driver_sqlite"}
+    heavy = GPU_LIBRARIES | {
+        "plotly",
+        "polars",
+        "numpy",
+        "rich",
+        "click",
+        "adbc_driver_sqlite",
+        "perfetto",
+    }
 
     assert not loaded_by("import gaptrace") & heavy
 
