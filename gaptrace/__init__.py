@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gaptrace.live.measure import measure
     from gaptrace.live.ranges import range, step
     from gaptrace.live.split import split
+    from gaptrace.notebook import open
     from gaptrace.trace import Trace
     from gaptrace.tuning import tune
 
@@ -28,6 +29,7 @@ __all__ = [
     "analyze",
     "capture",
     "measure",
+    "open",
     "range",
     "split",
     "step",
@@ -40,6 +42,7 @@ _HOME = {
     "analyze": "gaptrace.analysis",
     "capture": "gaptrace.live.capture",
     "measure": "gaptrace.live.measure",
+    "open": "gaptrace.notebook",
     "range": "gaptrace.live.ranges",
     "split": "gaptrace.live.split",
     "step": "gaptrace.live.ranges",

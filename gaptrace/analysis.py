@@ -6,6 +6,7 @@ from functools import cached_property
 import polars as pl
 
 from gaptrace import builds, gaps, graphs, intervals, launches, ranges
+from gaptrace.calibration import Calibration
 from gaptrace.copy_waits import delayed_copies
 from gaptrace.coverage import check_coverage, recording_facts
 from gaptrace.errors import WindowError
@@ -16,7 +17,8 @@ from gaptrace.graph_use import graph_use
 from gaptrace.largest_gaps import largest_gaps
 from gaptrace.quantiles import quantiles
 from gaptrace.range_instances import range_instances
-from gaptrace.recommend import Recommendation, recommend
+from gaptrace.recommend import recommend
+from gaptrace.recommendation import Recommendation
 from gaptrace.steps import Steps, find_steps, step_summary, unit_summary
 from gaptrace.topics import with_topics
 from gaptrace.totals import over_details
@@ -104,6 +106,7 @@ def analyze(
     range_name: str | None = None,
     from_ns: int | None = None,
     to_ns: int | None = None,
+    calibration: Calibration | None = None,
 ) -> Analysis:
     """Analyse a trace, whole or narrowed.
 
@@ -113,6 +116,8 @@ def analyze(
         range_name: only inside NVTX ranges of this name or path.
         from_ns: only from this time on, in nanoseconds since the session began.
         to_ns: only until this time.
+        calibration: of the machine that the trace was recorded on; with it the recommendation can
+            tell what a step costs without a recorder.
 
     Raises:
         NotRecordedError: idle time cannot be known from this trace.
@@ -166,7 +171,9 @@ def analyze(
         step_builds=in_steps,
         unit_builds=builds.unit_builds(summary, in_steps),
         findings=find(devices, topics, inside, use, faults, delayed, waits),
-        recommendation=recommend(trace, executions, shown_gaps, topics, windows, use),
+        recommendation=recommend(
+            trace, executions, inside, shown_gaps, topics, windows, use, steps, calibration
+        ),
         recording=recording,
         warnings=tuple(dict.fromkeys(warnings)),
     )

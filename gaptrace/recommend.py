@@ -8,31 +8,29 @@ below by a launch whose cost does not grow with the graph. Where both bounds lea
 advice it is given; else the verdict is `needs_calibration`.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 import polars as pl
 
+from gaptrace.calibrated import (
+    known_from,
+    merge_share,
+    of_ungraphed,
+    predicted,
+    single_launches,
+    without_advice,
+)
+from gaptrace.calibration import Calibration
 from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.graph_step import GraphStep, largest_step
 from gaptrace.graph_use import PER_LAUNCH, GraphUse
 from gaptrace.graphs import graph_nodes
+from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation, Regime
 from gaptrace.schedules import plateau, uniform
+from gaptrace.steps import Steps
 from gaptrace.trace import Trace, TraceWarning
+from gaptrace.traced_step import traced_step
 
-Regime = Literal["replay", "update", "instantiate"]
-Verdict = Literal[
-    "one_graph",
-    "chunk",
-    "merge",
-    "do_not_graph",
-    "not_a_chunk_problem",
-    "no_difference_shown",
-    "needs_calibration",
-]
-
-#: Shares of the window below this are not told apart from noise; also the width of the plateau.
-NOISE_FRACTION = 0.005
 #: How much a recorder stretches the gap between queued graphs: 2.1 to 2.5 us and 5.4 us against
 #: 1.16 us without, on an H200 (driver 580, CUDA 13.0). On other machines a rough guide.
 _GAP_STRETCH = {"graph": 2.2, "node": 4.7}
@@ -53,104 +51,95 @@ _AVOIDABLE = (
 _MANY_NODES = 10_000
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """A figure that the recommendation rests on.
-
-    Attributes:
-        name: what it is; a name ending in `_ns` is in nanoseconds.
-        value: the estimate.
-        source: `trace`, or `live`: measured in the process.
-        evidence: the kind: `graph-granularity trace`, `node-granularity trace`, `trace`, or
-            `timed`: without a recorder.
-        samples: how many observations it is made of.
-    """
-
-    name: str
-    value: float
-    source: str
-    evidence: str
-    samples: int
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """What to do about graphs and chunks. Sizes are in CUDA graph nodes, times in nanoseconds.
-
-    Attributes:
-        verdict: what to do.
-        regime: how the program uses its graphs; null when it launches none.
-        cause: for not_a_chunk_problem, the topic of the idle time (see `topics.with_topics`); for
-            needs_calibration, the parameter that is missing.
-        nodes: of one step; null when unknown.
-        chunk, plateau, schedule: the advised chunk size, the range of sizes about as good, and the
-            sizes in launch order; null unless the verdict is chunk or one_graph.
-        predicted_ns: makespan by arm: one_graph, chunk, device_only, those that could be predicted.
-        measured_ns: timed makespan by name of the arm (`timings.Arm.name`); empty from a trace.
-        gain_ns: what following the advice is expected to save per step.
-        gain_cap_ns: idle time in the window that launches and builds of graphs account for: no
-            chunk size can gain more. For merge, the pauses between queued graphs as traced.
-        break_even_replays: replays after which a graph has paid for itself; null when unknown.
-        inputs: the figures behind it.
-        warnings: what limits it.
-    """
-
-    verdict: Verdict
-    regime: Regime | None = None
-    cause: str | None = None
-    nodes: int | None = None
-    chunk: int | None = None
-    plateau: tuple[int, int] | None = None
-    schedule: tuple[int, ...] | None = None
-    predicted_ns: dict[str, int] = field(default_factory=dict)
-    measured_ns: dict[str, int] = field(default_factory=dict)
-    gain_ns: int | None = None
-    gain_cap_ns: int | None = None
-    break_even_replays: int | None = None
-    inputs: tuple[Parameter, ...] = ()
-    warnings: tuple[TraceWarning, ...] = ()
-
-
 def recommend(
     trace: Trace,
     executions: pl.DataFrame,
+    launches: pl.DataFrame,
     gaps: pl.DataFrame,
     idle: pl.DataFrame,
     windows: pl.DataFrame,
     use: GraphUse,
+    steps: Steps,
+    calibration: Calibration | None = None,
 ) -> Recommendation:
-    """Recommend from the trace alone.
+    """Recommend from the trace, and from a calibration of its machine where there is one.
 
     Args:
         trace: the trace.
         executions: `graphs.graph_executions` inside the windows.
+        launches: `launches.launches` inside the windows.
         gaps: gaps inside the windows.
         idle: pieces of them, as `topics.with_topics` returns them.
         windows: device_id, start_ns, end_ns.
         use: `graph_use.graph_use`.
+        steps: `steps.find_steps`; those that begin in the windows.
+        calibration: what launches cost on that machine without a recorder, and with it.
     """
     span_ns = int((windows["end_ns"] - windows["start_ns"]).sum())
+    single = single_launches(trace, launches, steps, calibration)
     if executions.is_empty():
-        return _without_graphs(idle, span_ns)
+        base = _without_graphs(idle, span_ns)
+        if calibration is None:
+            return base
+        return of_ungraphed(known_from(base, trace, calibration), single)
     waiting = _idle_before_graphs(trace, gaps, idle)
     step = largest_step(trace, executions)
     cap_ns = _sum(waiting, _SIZE_MATTERS)
+    regime = _regime(use.rebuilds)
     base = Recommendation(
         "needs_calibration",
-        regime=_regime(use.rebuilds),
+        regime=regime,
         nodes=step.nodes,
         gain_cap_ns=cap_ns,
+        ungraphed=single,
         inputs=_inputs(step, executions, f"{trace.meta.granularity}-granularity trace"),
-        warnings=(_recorder_warning(trace), *_memory_warning(trace, executions)),
+        warnings=_memory_warning(trace, executions),
     )
+    known = None
+    if calibration is None:
+        base = replace(base, warnings=(_recorder_warning(trace), *base.warnings))
+    else:
+        base = known_from(base, trace, calibration)
+        traced = traced_step(trace, executions, steps)
+        if traced is not None:
+            sized = _that_sizes_change(waiting, gaps, is_cut=len(traced.sizes) > 1)
+            known = predicted(base, trace, traced, calibration, regime, sized, windows, single)
+            base = without_advice(base, known)
+    spared = 1 / _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
+    if calibration is not None:
+        spared = merge_share(trace, calibration, step.queued_gap_ns)
+    return _decided(base, known, step, idle, waiting, span_ns, spared)
+
+
+def _decided(
+    base: Recommendation,
+    known: Recommendation | None,
+    step: GraphStep,
+    idle: pl.DataFrame,
+    waiting: pl.DataFrame,
+    span_ns: int,
+    spared: float,
+) -> Recommendation:
+    """Say what the idle time before graphs is about: their sizes, their number, something else.
+
+    Args:
+        base: what is known already.
+        known: what a calibration tells about sizes; None without.
+        step: for want of one.
+        idle: all idle time.
+        waiting: that before graphs.
+        span_ns: length of the windows.
+        spared: the share of gaps between queued graphs that is left without the recorder.
+    """
+    cap_ns = base.gain_cap_ns or 0
     habit, habit_ns = _largest(idle.filter(pl.col("topic").is_in(_AVOIDABLE)))
     if habit_ns >= max(cap_ns / 2, NOISE_FRACTION * span_ns):
         return replace(base, verdict="not_a_chunk_problem", cause=habit)
     cause, cause_ns = _largest(waiting.filter(~_SIZE_MATTERS))
     if cap_ns >= max(cause_ns, NOISE_FRACTION * span_ns):
-        return _weigh(step, base)
+        return known or _weigh(step, base)
     cuts_ns = _sum(waiting, pl.col("detail") == "between_graphs")
-    untraced_ns = cuts_ns / _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
+    untraced_ns = cuts_ns * spared
     if cause.startswith("device_queued") and untraced_ns >= NOISE_FRACTION * span_ns:
         gain_ns = round(untraced_ns / step.chains)
         return replace(base, verdict="merge", gain_ns=gain_ns, gain_cap_ns=cuts_ns)
@@ -158,6 +147,15 @@ def recommend(
     if cause_ns < NOISE_FRACTION * span_ns or cause == "device_queued:between_graphs":
         return replace(base, verdict="no_difference_shown")
     return replace(base, verdict="not_a_chunk_problem", cause=cause)
+
+
+def _that_sizes_change(waiting: pl.DataFrame, gaps: pl.DataFrame, *, is_cut: bool) -> pl.DataFrame:
+    """Idle time that other sizes change, with the op that ended it; between graphs if there are."""
+    which = _SIZE_MATTERS
+    if is_cut:
+        which = which | (pl.col("detail") == "between_graphs").fill_null(False)
+    ends = gaps.filter(pl.col("gap_id").is_not_null()).unique("gap_id", keep="first")
+    return waiting.filter(which).join(ends.select("gap_id", "next_op_id"), on="gap_id", how="left")
 
 
 def _regime(rebuilds: pl.DataFrame) -> Regime:
@@ -263,20 +261,20 @@ def _inputs(step: GraphStep, executions: pl.DataFrame, evidence: str) -> tuple[P
     )
 
 
-def _memory_warning(trace: Trace, executions: pl.DataFrame) -> list[TraceWarning]:
+def _memory_warning(trace: Trace, executions: pl.DataFrame) -> tuple[TraceWarning, ...]:
     ran = executions.select("process_id", "graph_exec_id")
     nodes = graph_nodes(trace).join(ran, on=ran.columns, how="semi")["nodes"]
     largest = int(nodes.max() or 0)  # type: ignore[arg-type]
     if largest < _MANY_NODES:
-        return []
-    return [
+        return ()
+    return (
         TraceWarning(
             "exec_memory",
             f"a graph has {largest:,} nodes; its exec holds memory for each of them, which no "
             "trace shows: compare free memory before and after instantiating, and where the same "
             "nodes come again and again inside the graph, launch an exec of them repeatedly",
-        )
-    ]
+        ),
+    )
 
 
 def _recorder_warning(trace: Trace) -> TraceWarning:

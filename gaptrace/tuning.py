@@ -8,7 +8,7 @@ from gaptrace.cost import NotIdentifiableError
 from gaptrace.errors import GpuError
 from gaptrace.fit import Fit, fit
 from gaptrace.live.measure import StepBench, is_recorded
-from gaptrace.recommend import NOISE_FRACTION, Parameter, Recommendation
+from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation
 from gaptrace.schedules import growing_schedule, plateau, uniform
 from gaptrace.timings import ArmTiming, Kind, Measurement, gain
 from gaptrace.trace import TraceWarning

@@ -17,20 +17,26 @@ GPU_LIBRARIES = {"cupy", "cuda", "cupti", "torch", "nvtx", "numba"}
 ORDER = (
     {"errors"},
     {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals"},
-    {"schedules", "timings", "calibration", "detail"},
-    {"fit", "samples"},
+    {"drafts"},
+    {"schedules", "timings", "calibration", "recommendation", "detail"},
+    {"fit", "samples", "predict", "machine_costs", "calibration_match"},
+    {"sensitivity"},
     {"live", "record", "read"},
     {"launches"},
     {"timelines"},
     {"gaps"},
-    {"graphs", "ranges", "repeats", "coverage", "windows", "builds", "range_instances"},
+    {"graphs", "ranges", "repeats", "coverage", "windows", "builds", "range_instances", "counters"},
     {"sequences", "graph_use", "graph_step", "copy_waits", "exec_waits", "gap_lengths"},
     {"steps", "graph_faults", "topics", "advice"},
+    {"traced_step"},
+    {"untraced"},
+    {"ungraphed"},
+    {"calibrated"},
     {"findings", "largest_gaps", "recommend", "step_strip"},
     {"analysis", "tuning"},
     {"compare", "view"},
     {"doctor", "render"},
-    {"redact"},
+    {"redact", "export", "notebook"},
     {"cli"},
 )
 #: The analyses know traces, never where one came from; the model knows nothing of either.
@@ -64,6 +70,8 @@ MUST_NOT = {
     "windows": {"read", "record", "live"},
     "repeats": {"read", "record", "live"},
     "range_instances": {"read", "record", "live"},
+    "notebook": {"live"},
+    "counters": {"read", "record", "live"},
     "sequences": {"read", "record", "live"},
     "steps": {"read", "record", "live"},
     "graph_use": {"read", "record", "live"},
@@ -73,11 +81,20 @@ MUST_NOT = {
     "copy_waits": {"read", "record", "live"},
     "exec_waits": {"read", "record", "live"},
     "topics": {"read", "record", "live"},
+    "machine_costs": {"trace", "intervals", "read", "record", "live"},
+    "sensitivity": {"trace", "intervals", "read", "record", "live"},
+    "predict": {"trace", "intervals", "read", "record", "live"},
+    "traced_step": {"read", "record", "live"},
+    "untraced": {"read", "record", "live"},
+    "ungraphed": {"read", "record", "live"},
+    "calibrated": {"read", "record", "live", "render"},
     "findings": {"read", "record", "live", "render"},
     "analysis": {"read", "record", "live"},
     "compare": {"read", "record", "live", "render"},
     "recommend": {"read", "record", "live", "render"},
     "render": {"read", "record", "live", "intervals"},
+    "drafts": {"trace", "intervals"},
+    "export": {"record", "live", "intervals"},
 }
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 
@@ -149,6 +166,7 @@ def test_importing_the_package_loads_nothing_heavy():
         "rich",
         "click",
         "adbc_driver_sqlite",
+        "perfetto",
     }
 
     assert not loaded_by("import gaptrace") & heavy

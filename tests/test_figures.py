@@ -13,7 +13,7 @@ from gaptrace.calibration import Calibration, Figure, Machine
 from gaptrace.compare import compare
 from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.read import read
-from gaptrace.recommend import Recommendation
+from gaptrace.recommendation import Recommendation
 from gaptrace.render import figures
 from gaptrace.render.figures.chunks import has_sizes
 from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS

@@ -131,14 +131,17 @@ def test_every_column_and_every_cause_has_its_definition(sample):
     titled = {
         found["title"] for tag, found in page.elements if tag in ("a", "abbr") and "title" in found
     }
-    heads = re.findall(r"<th [^>]*>(.*?)</th>", sample[1], re.DOTALL)
 
-    assert heads
-    for head in heads:
-        assert "title=" in head or not head.strip(), head
+    assert undefined_heads(sample[1]) == []
     assert TERMS["launch_call"] in titled
     assert set(CAUSES.categories) <= set(TERMS)
     assert set(COLUMNS) & set(TERMS) == set()
+
+
+def undefined_heads(text):
+    heads = re.findall(r"<th [^>]*>(.*?)</th>", text, re.DOTALL)
+    assert heads
+    return [head for head in heads if "title=" not in head and head.strip()]
 
 
 def test_names_from_the_trace_do_nothing():
@@ -228,3 +231,31 @@ def test_several_devices_have_a_picture_in_common():
     assert "busy fraction of device 1" in page.words
     assert "Device 0" in page.words
     assert "Device 1" in page.words
+
+
+def test_only_an_older_report_is_replaced(tmp_path, capsys):
+    source, precious = str(SAMPLES[0]), tmp_path / "trace.sqlite"
+    precious.write_bytes(b"SQLite format 3")
+
+    assert main(["report", source, "-o", str(precious)]) == 1
+    assert "exists and is no HTML file" in capsys.readouterr().err
+    assert precious.read_bytes() == b"SQLite format 3"
+
+    page = tmp_path / "report.html"
+    assert main(["report", source, "-o", str(page)]) == 0
+    assert main(["report", source, "-o", str(page)]) == 0
+
+
+def test_a_calibration_adds_its_curve_and_its_lines(tmp_path):
+    demo = next(path for path in SAMPLES if path.stem == "demo_node")
+    saved = demo.parent / "h200_calibration.json"
+    page = tmp_path / "report.html"
+    assert main(["report", str(demo), "-o", str(page), "--calibration", str(saved)]) == 0
+    scripts = Page(page.read_text()).scripts
+
+    assert undefined_heads(page.read_text()) == []
+    curve = json.loads(scripts["recommendation-figure-1"])
+    (line,) = (it for it in curve["data"] if it.get("name") == "predicted without a recorder")
+    assert (line["x"][0], line["x"][-1]) == (1, 75)
+    costs = json.loads(scripts["graphs-by-size-figure-1"])
+    assert "launch call, untraced" in {it["name"] for it in costs["data"]}

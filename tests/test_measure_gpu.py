@@ -353,3 +353,32 @@ def test_tuning_says_what_the_clock_says(cupy):
     chosen = measured["graph:300" if found.verdict == "one_graph" else f"chunk:{found.chunk}"]
     assert chosen <= 1.02 * fastest, found
     assert abs(found.predicted_ns["one_graph"] / measured["graph:300"] - 1) < 0.1, found
+
+
+KEPT_INSIDE = """
+import cupy
+import gaptrace
+
+total = cupy.zeros(1000, dtype=cupy.float32)
+
+
+@gaptrace.step
+def add(x):
+    total.__iadd__(x)
+    return total
+
+
+x = cupy.ones(1000, dtype=cupy.float32)
+for number in range(10):
+    add(x)
+print("total", float(total[0]))
+"""
+
+
+def test_verify_of_results_that_the_program_keeps_where_they_are(tmp_path, cupy):
+    script = tmp_path / "kept.py"
+    script.write_text(KEPT_INSIDE)
+    found = run("-m", "gaptrace", "verify", script)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "replayed beside 7 calls: all computed the same" in found.stdout
+    assert "total 10.0" in found.stdout

@@ -22,6 +22,16 @@ def test_the_report_in_the_readme_is_the_report(capsys, monkeypatch):
     assert capsys.readouterr().out == shown[2]
 
 
+def test_the_recommendation_in_the_readme_is_what_is_printed(capsys, monkeypatch):
+    shown = re.search(r"<!-- command: (.*?) -->\n```text\n(.*?)```", README, re.DOTALL)
+    assert shown
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(ROOT)
+
+    assert main(shown[1].split()) == 0
+    assert capsys.readouterr().out.endswith(shown[2])
+
+
 SHELL = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))
 
 

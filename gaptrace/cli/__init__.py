@@ -22,6 +22,7 @@ class LazyGroup(click.Group):
         ),
         "compare": ("gaptrace.cli.compare", "Say what changed between two traces of a program."),
         "doctor": ("gaptrace.cli.doctor", "Say what this machine has and what is missing."),
+        "export": ("gaptrace.cli.export", "Write a trace for Perfetto, as Parquet, CSV or JSON."),
         "profile": ("gaptrace.cli.profile", "Record a script, then analyze what was recorded."),
         "recommend": ("gaptrace.cli.recommend", "Say what CUDA graphs and chunks would change."),
         "redact": ("gaptrace.cli.redact", "Write a copy of a trace that can be shared."),

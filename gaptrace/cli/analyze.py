@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gaptrace.cli import one_line
+from gaptrace.cli.calibrations import calibration_option
 from gaptrace.cli.options import TIME
 from gaptrace.errors import GaptraceError
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option("--from", "from_ns", type=TIME, metavar="TIME", help="Only from this time on (1.5s).")
 @click.option("--to", "to_ns", type=TIME, metavar="TIME", help="Only until this time (1600ms).")
+@calibration_option
 def command(
     traces: tuple[Path, ...],
     as_json: bool,
@@ -38,6 +40,7 @@ def command(
     range_name: str | None,
     from_ns: int | None,
     to_ns: int | None,
+    calibration_file: Path | None,
 ) -> int:
     """Say where the GPU stands idle in TRACE, and why.
 
@@ -46,11 +49,18 @@ def command(
     Of several traces (ranks, nodes) one row per device is printed, and their total.
     """
     from gaptrace.analysis import analyze
+    from gaptrace.cli.calibrations import calibration_for
     from gaptrace.cli.loading import load
 
     def analyzed(path: Path) -> "Analysis":
+        trace = load(path)
         return analyze(
-            load(path), device_id=device_id, range_name=range_name, from_ns=from_ns, to_ns=to_ns
+            trace,
+            device_id=device_id,
+            range_name=range_name,
+            from_ns=from_ns,
+            to_ns=to_ns,
+            calibration=calibration_for(trace, calibration_file),
         )
 
     if len(traces) > 1:

@@ -208,6 +208,7 @@ def _analyze(
 ) -> dict[str, Any]:
     """Analyse one recording, keep reports and JSON beside it, and print the text if asked to."""
     from gaptrace.analysis import analyze
+    from gaptrace.cli.calibrations import calibration_for
     from gaptrace.cli.progress import working
     from gaptrace.cli.terminal import color, width
     from gaptrace.read import read
@@ -218,7 +219,9 @@ def _analyze(
     from gaptrace.timings import measurement_of
 
     try:
-        analysis = analyze(read(exported))
+        trace = read(exported)
+        calibration = calibration_for(trace, None)
+        analysis = analyze(trace, calibration=calibration)
     except NotRecordedError as error:
         if driver.problem is not None:
             raise RecorderError(
@@ -229,7 +232,7 @@ def _analyze(
     found = analysis_object(analysis)
     measured = {name: measurement_of(result) for name, result in timed.items()}
     with working("drawing"):
-        page = html_report(analysis, measured=measured)
+        page = html_report(analysis, calibration=calibration, measured=measured)
     write_result(place, report(analysis, width=REPORT_WIDTH, color=False), page, found)
     if as_text:
         click.echo(report(analysis, width=width(), color=color(sys.stdout)), nl=False)

@@ -64,9 +64,9 @@ def command(
 
 
 def _lines(done: "Redaction", source: Path, width: int) -> Iterator[str]:
-    from gaptrace.render.units import count
+    from gaptrace.render.units import count, file_size
 
-    yield f"{done.target}: {_size(done.target_bytes)}, from {_size(done.source_bytes)}"
+    yield f"{done.target}: {file_size(done.target_bytes)}, from {file_size(done.source_bytes)}"
     yield from _same(done, source, width)
     dropped = _dropped(done)
     yield "left out (tables with their numbers of rows)" if dropped else "nothing was to leave out"
@@ -151,7 +151,3 @@ def _wrapped(text: str, width: int, first: str, indent: int) -> str:
         break_on_hyphens=False,
     )
     return lines.replace("\u00a0", " ")
-
-
-def _size(number: int) -> str:
-    return f"{number / 1e6:.1f} MB" if number >= 1e6 else f"{number / 1e3:.0f} kB"

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import click
 
+from gaptrace.cli.calibrations import calibration_option
 from gaptrace.cli.options import TIME
+from gaptrace.errors import GaptraceError
 
 
 @click.command()
@@ -24,6 +26,7 @@ from gaptrace.cli.options import TIME
 )
 @click.option("--from", "from_ns", type=TIME, metavar="TIME", help="Only from this time on (1.5s).")
 @click.option("--to", "to_ns", type=TIME, metavar="TIME", help="Only until this time (1600ms).")
+@calibration_option
 def command(
     trace: Path,
     output: Path,
@@ -31,6 +34,7 @@ def command(
     range_name: str | None,
     from_ns: int | None,
     to_ns: int | None,
+    calibration_file: Path | None,
 ) -> None:
     """Write the report on TRACE, with figures, as one HTML file.
 
@@ -38,16 +42,24 @@ def command(
     kernels, ranges and the trace, and the analysis as JSON.
     """
     from gaptrace.analysis import analyze
+    from gaptrace.cli.calibrations import calibration_for
     from gaptrace.cli.loading import load
     from gaptrace.cli.progress import working
-    from gaptrace.errors import GaptraceError
     from gaptrace.render.html import html_report
 
+    _check_is_free(output)
+    read = load(trace)
+    calibration = calibration_for(read, calibration_file)
     analysis = analyze(
-        load(trace), device_id=device_id, range_name=range_name, from_ns=from_ns, to_ns=to_ns
+        read,
+        device_id=device_id,
+        range_name=range_name,
+        from_ns=from_ns,
+        to_ns=to_ns,
+        calibration=calibration,
     )
     with working("drawing"):
-        text = html_report(analysis)
+        text = html_report(analysis, calibration=calibration)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -55,3 +67,11 @@ def command(
             f"cannot write {output}: {error.strerror}; choose another place with --output"
         ) from error
     click.echo(f"gaptrace: the report is in {output}", err=True)
+
+
+def _check_is_free(output: Path) -> None:
+    """Let a report take the place of an older one, and of nothing else."""
+    if output.is_file() and not output.read_bytes()[:15].lower().startswith(b"<!doctype html>"):
+        raise GaptraceError(
+            f"{output}: exists and is no HTML file; choose another place with --output"
+        )

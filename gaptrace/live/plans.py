@@ -88,9 +88,10 @@ def _replayed(function: Callable[P, R], name: str, plan: _Plan) -> Callable[P, R
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         number = next(calls)
-        if number < CALLS_BEFORE or not shadow.is_open:
-            return function(*args, **kwargs)
-        result: R = shadow.call(number, args, kwargs)
+        if number >= CALLS_BEFORE and shadow.is_open:
+            return cast(R, shadow.call(number, args, kwargs))
+        result = function(*args, **kwargs)
+        shadow.see(result)
         return result
 
     return call

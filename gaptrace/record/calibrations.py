@@ -36,11 +36,16 @@ def this_machine(driver: Driver, *, cpuinfo: Path = Path("/proc/cpuinfo")) -> Ma
 
 def usual_place(machine: Machine, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the file for a machine, whether it exists or not."""
-    base = environment.get("XDG_DATA_HOME") or "~/.local/share"
     words = " ".join(filter(None, (machine.gpu, machine.driver and f"driver {machine.driver}")))
     name = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-") or "unknown"
     digest = hashlib.sha256(json.dumps(astuple(machine)).encode()).hexdigest()[:8]
-    return Path(base).expanduser() / "gaptrace" / "calibrations" / f"{name}-{digest}.json"
+    return folder(environment) / f"{name}-{digest}.json"
+
+
+def folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return where calibrations are kept, whether it exists or not."""
+    base = environment.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "gaptrace" / "calibrations"
 
 
 def save(calibration: Calibration, path: Path) -> None:

@@ -7,12 +7,12 @@ an address or a secret, or holds the name of the user or the host (`names`). It 
 and thrown away if any figure differs from the source's (`proof`).
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaptrace.drafts import check_is_free, new_file
 from gaptrace.errors import GaptraceError, NotRecordedError, WindowError
 from gaptrace.read import read
 from gaptrace.read.nsys_device import device_rows, middle_of_work
@@ -82,7 +82,7 @@ def redact(
         WindowError: there is no such range, or no device work in the window.
         GaptraceError: the target exists or cannot be written, or the figures differ.
     """
-    _check_is_free(target)
+    check_is_free(target)
     done = progress or (lambda _: None)
     trace = expected = _read(source)
     done(20)
@@ -99,17 +99,13 @@ def redact(
             expected = narrow(trace, window, event_records(export, trace))
             calls = _calls(expected)
             around = middle_of_work(export, device_rows(export))
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with new_file(target) as draft:
         dropped = write_copy(
             source, draft, hider, window=window, calls=calls, around=around, made_by=made_by
         )
         done(60)
         figures = _prove(trace, expected, _read(draft), window, hider.hidden, target)
         done(100)
-        _move(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
     return Redaction(
         target=target,
         source_bytes=source.stat().st_size,
@@ -181,22 +177,3 @@ def _without(trace: Trace | str, hidden: dict[str, str]) -> Trace | str:
     for name, number in hidden.items():
         trace = trace.replace(" ".join(name.split()), number)
     return trace
-
-
-def _check_is_free(target: Path) -> None:
-    if target.exists() or target.is_symlink():
-        what = "is a folder" if target.is_dir() else "exists already"
-        raise GaptraceError(f"{target}: {what}; name a file that does not exist yet")
-    if not target.parent.is_dir():
-        raise GaptraceError(f"{target.parent}: no such folder; make it, or name another")
-
-
-def _move(draft: Path, target: Path) -> None:
-    """Give the draft its name, unless somebody else took that name in the meantime."""
-    try:
-        os.link(draft, target)
-    except FileExistsError as error:
-        raise GaptraceError(f"{target}: exists already; name a file that does not") from error
-    except OSError:  # a file system without hard links
-        _check_is_free(target)
-        draft.rename(target)

@@ -7,7 +7,8 @@ import polars as pl
 
 from gaptrace.analysis import Analysis
 from gaptrace.quantiles import FIELDS
-from gaptrace.recommend import Recommendation
+from gaptrace.recommendation import Recommendation
+from gaptrace.render.app_nodes import app_sizes
 from gaptrace.timelines import CAUSES
 from gaptrace.trace import TraceWarning
 
@@ -85,8 +86,13 @@ def analysis_object(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def recommendation_object(recommendation: Recommendation) -> dict[str, Any]:
-    """Return the recommendation as plain lists, dicts and numbers; times in ns, sizes in nodes."""
+def recommendation_object(
+    recommendation: Recommendation, app_nodes: int | None = None
+) -> dict[str, Any]:
+    """Return the recommendation as plain lists, dicts and numbers; times in ns, sizes in nodes.
+
+    With the number of nodes that the application counts for the step, its sizes are in `app_nodes`.
+    """
     arms = ("per_launch", "one_graph", "chunk", "schedule", "device_only")
     return {
         "schema": RECOMMENDATION_SCHEMA,
@@ -96,16 +102,28 @@ def recommendation_object(recommendation: Recommendation) -> dict[str, Any]:
         "cause": recommendation.cause,
         "nodes": recommendation.nodes,
         "chunk": recommendation.chunk,
-        "plateau": list(recommendation.plateau) if recommendation.plateau else None,
-        "schedule": list(recommendation.schedule) if recommendation.schedule else None,
+        "plateau": _list(recommendation.plateau),
+        "schedule": _list(recommendation.schedule),
         "predicted_ns": {arm: recommendation.predicted_ns.get(arm) for arm in arms},
         "measured_ns": recommendation.measured_ns,
         "gain_ns": recommendation.gain_ns,
+        "gain_interval_ns": _list(recommendation.gain_interval_ns),
         "gain_cap_ns": recommendation.gain_cap_ns,
         "break_even_replays": recommendation.break_even_replays,
+        "alternatives": [asdict(item) for item in recommendation.alternatives],
+        "sensitivity": [asdict(item) for item in recommendation.sensitivity],
+        "ungraphed": [
+            {"device": row.pop("device_id"), **row} for row in map(asdict, recommendation.ungraphed)
+        ],
+        "app_nodes": app_sizes(recommendation, app_nodes),
+        "calibration": recommendation.calibration and dict(recommendation.calibration),
         "inputs": [asdict(item) for item in recommendation.inputs],
         "warnings": _warnings(recommendation.warnings),
     }
+
+
+def _list(values: tuple[int, ...] | None) -> list[int] | None:
+    return None if values is None else list(values)
 
 
 def _steps(analysis: Analysis) -> dict[str, Any]:

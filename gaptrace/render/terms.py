@@ -50,7 +50,7 @@ COLUMNS = {
     "the device inside it.",
     "count": "How many instances the range has.",
     "launches": "Launch calls inside with device work.",
-    "graphs": "Graph launches inside.",
+    "graphs": "Graph launches: inside the range, or of one step.",
     "idle because of": "The largest causes, each with its share of the idle time.",
     "instance": "Number of the range among those of its path, from 0 on.",
     "device": "Number of the GPU.",
@@ -66,4 +66,13 @@ COLUMNS = {
     "exposed": "Exposed latency: from the begin of the launch call to the start of the op, where "
     "the device was idle as the call began.",
     "how many": "How many such gaps.",
+    "a step without a recorder": "Ways to launch the step of the recommendation.",
+    "predicted": "From the begin of the first launch, or from when the device is free if that is "
+    "later, until the host knows that the step is done.",
+    "loss if chosen": "How much longer than the advised way.",
+    "the advice changes if": "Figures that the advice rests on; it holds while none is further off "
+    "than this.",
+    "taken as": "What the figure was taken to be.",
+    "is smaller by": "The factor at which another way would be better by more than 0.5 %.",
+    "or larger by": "The factor at which another way would be better by more than 0.5 %.",
 }

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from gaptrace import __version__
 from gaptrace.analysis import Analysis
-from gaptrace.recommend import Recommendation
 from gaptrace.render import words
 from gaptrace.render.idle import (
     device_section,
@@ -17,6 +16,7 @@ from gaptrace.render.idle import (
     ranges_section,
 )
 from gaptrace.render.page import MOST_ROWS, Section, printed, section
+from gaptrace.render.recommendation import recommendation_section
 from gaptrace.render.repeated import graphs_section, steps_section
 from gaptrace.render.units import duration
 
@@ -42,14 +42,24 @@ def sections(analysis: Analysis, width: int) -> list[Section]:
         steps_section(analysis),
         graphs_section(analysis, width),
         _findings(analysis),
-        _recommendation(analysis.recommendation),
+        recommendation_section(analysis.recommendation),
     ]
     return [part for part in parts if part is not None]
 
 
-def recommendation_text(analysis: Analysis, *, width: int, color: bool) -> str:
-    """Return the head and the recommendation of the report alone."""
-    return printed([head(analysis), _recommendation(analysis.recommendation)], width, color)
+def recommendation_text(
+    analysis: Analysis, *, width: int, color: bool, app_nodes: int | None = None
+) -> str:
+    """Return the head and the recommendation of the report alone.
+
+    Args:
+        analysis: what to report.
+        width: columns of the terminal.
+        color: whether to write ANSI colours.
+        app_nodes: nodes that the application counts for the step; sizes are given in them, too.
+    """
+    section = recommendation_section(analysis.recommendation, app_nodes)
+    return printed([head(analysis), section], width, color)
 
 
 def head(analysis: Analysis) -> Group:
@@ -94,25 +104,3 @@ def _findings(analysis: Analysis) -> Section | None:
         rows.add_row(f"{number}.", what)
         rows.add_row("", Text(f"Next: {finding.advice}."))
     return section("Findings", rows)
-
-
-def _recommendation(recommendation: Recommendation) -> Section:
-    lines: list[RenderableType] = [
-        Text(words.verdict(recommendation), style="bold"),
-        Text(f"verdict {recommendation.verdict}, regime {words.regime(recommendation)}"),
-    ]
-    if cap := words.gain_cap(recommendation):
-        lines.append(Text(cap))
-    if recommendation.inputs:
-        lines.append(
-            Text(
-                "from this trace: "
-                + ", ".join(
-                    f"{item.name.removesuffix('_ns').replace('_', ' ')} "
-                    + (duration(item.value) if item.name.endswith("_ns") else f"{item.value:g}")
-                    for item in recommendation.inputs
-                )
-            )
-        )
-    lines += [Text(f"warning: {w.message}", style="yellow") for w in recommendation.warnings]
-    return section("Recommendation", *lines)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaptrace.findings import Finding
-from gaptrace.recommend import Recommendation
 from gaptrace.render.units import count, duration, share
 from gaptrace.steps import Steps
 from gaptrace.trace import Granularity
@@ -34,58 +33,6 @@ def granularity(known: Granularity | None) -> str:
             "recording every node lengthens gaps and graph launches several times."
         )
     return "unknown: no graph was launched, and this recorder does not keep the setting."
-
-
-def verdict(recommendation: Recommendation) -> str:
-    """Return the advice in one sentence that a person can act on."""
-    cause = recommendation.cause or ""
-    match recommendation.verdict:
-        case "one_graph":
-            return (
-                f"Keep one graph of {recommendation.nodes} CUDA nodes: even if all of its launch "
-                "cost grew with its nodes, cutting it would gain less than 0.5 %."
-            )
-        case "chunk":
-            return f"Cut the graph into chunks of {recommendation.chunk} CUDA nodes."
-        case "merge":
-            return (
-                "Launch fewer, larger graphs: the device pauses between graphs that were launched "
-                f"in time, for about {duration(recommendation.gain_ns)} a step without a recorder."
-            )
-        case "do_not_graph":
-            return (
-                "Graphs would gain nothing here: none is launched, and the device hardly waits for "
-                "what is launched without."
-            )
-        case "no_difference_shown":
-            return (
-                "Leave it as it is: launches and builds of graphs leave the device idle for less "
-                "than 0.5 % of the time."
-            )
-        case "not_a_chunk_problem":
-            return f"Chunk size is not the problem: {_REASONS.get(cause) or _most_of(cause)}."
-        case "needs_calibration":
-            return _MISSING.get(cause, "This trace alone cannot tell.")
-
-
-def _most_of(cause: str) -> str:
-    return f"most of the idle time before graphs is {cause} ({CAUSES.get(cause, cause)})"
-
-
-def gain_cap(recommendation: Recommendation) -> str | None:
-    """Say in one sentence what no change of graph sizes can exceed; None without graphs."""
-    if recommendation.regime is None or recommendation.gain_cap_ns is None:
-        return None
-    cap = duration(recommendation.gain_cap_ns)
-    if recommendation.verdict == "merge":
-        return (
-            f"merging cannot gain more than {cap} in this window: the pauses between queued "
-            "graphs as traced, which the recorder lengthens"
-        )
-    return (
-        f"no chunk size can gain more than {cap} in this window: the idle time in launches and "
-        "builds of graphs"
-    )
 
 
 def figures(finding: Finding) -> str:
@@ -140,54 +87,6 @@ _FIGURES = {
     "stale_addresses": "{execs} execs launched after memory was freed, from {call} on in {freed} "
     "calls",
 }
-
-#: Why chunk size is not the problem, for topics that are more than a cause.
-_REASONS = {
-    "value_loop": "the host reads a value after each small graph before it launches the next",
-    "eager_bursts": "between replays some steps run kernel by kernel",
-    "eager_bursts:rebuilt": "graphs are given up and built anew between replays",
-    "graph_build:instantiated_alike": "graphs of one size are instantiated anew at every launch",
-    "graph_build:alternating_shapes": "graphs of alternating shapes replace each other",
-    "graph_build:more_shapes_than_kept": "more shapes take turns than graphs are kept",
-    "graph_build:node_by_node": "graphs are pointed to other buffers node by node at every launch",
-    "host_sync:tiny_copy": "the device waits while the host waits for copies of a few bytes",
-    "host_code:after_wait": "the device runs dry while the host waits for it, and then the host "
-    "runs code before it launches again",
-    "host_code:before_graphs": _most_of("host_code"),
-    "device_queued:in_graph": "the device pauses inside the graphs",
-    "device_queued:cross_stream": "graphs wait for work of other streams",
-    "device_queued:between_ops": "the device pauses between ops that were launched in time",
-}
-
-_MISSING = {
-    "nodes": (
-        "Not to be told from this trace: the number of nodes of the graph is missing. Record once "
-        "with --granularity node."
-    ),
-    "host_cost_by_nodes": (
-        "Not to be told from this trace: how the launch cost of a graph grows with its nodes "
-        "without a recorder. Time the step without a recorder as one graph and in chunks of two or "
-        "three sizes (examples/demo.py shows how) and keep the fastest."
-    ),
-    "graph_launch_cost": (
-        "No graph was launched, so what one would cost here is not to be told from this trace. "
-        "Capture one step as a graph and time it without a recorder against single launches "
-        "(examples/demo.py shows how)."
-    ),
-}
-
-
-def regime(recommendation: Recommendation) -> str:
-    """Say how the program uses its graphs."""
-    match recommendation.regime:
-        case "replay":
-            return "replay: graphs are built once and launched again and again"
-        case "update":
-            return "update: graphs are captured and their execs updated about once per launch"
-        case "instantiate":
-            return "instantiate: graphs are built anew about once per launch"
-        case None:
-            return "no graphs are launched"
 
 
 def step_source(steps: Steps) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gaptrace.cost import ChunkModel, chunk_times
-from gaptrace.recommend import Recommendation
+from gaptrace.recommendation import Recommendation
 from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, FIRST_COLOR, SECOND_COLOR
 from gaptrace.render.figures.style import figure as empty
 from gaptrace.render.units import count, duration
@@ -44,7 +44,7 @@ def step_by_chunk(
     if model is not None:
         sizes |= _curve(drawn, model, added_ns)
     if recommendation is not None:
-        sizes |= _predicted(drawn, recommendation)
+        sizes |= _interval(drawn, recommendation) | _predicted(drawn, recommendation)
     if measurement is not None:
         sizes |= _measured(drawn, measurement)
     elif recommendation is not None:
@@ -66,11 +66,15 @@ def step_by_chunk(
 
 def has_sizes(recommendation: Recommendation) -> bool:
     """Say whether a recommendation holds two times of different sizes, so that there is a line."""
-    return len({*_known_sizes(recommendation), *_timed_sizes(recommendation)}) > 1
+    known = _known_sizes(recommendation).keys() | _timed_sizes(recommendation).keys()
+    return len(known | {each.chunk for each in recommendation.by_size}) > 1
 
 
 def _known_sizes(recommendation: Recommendation) -> dict[int, float]:
     """Predicted times by chunk size."""
+    ways = {each.chunk: float(each.step_ns) for each in recommendation.alternatives if each.chunk}
+    if ways:
+        return ways
     found = recommendation.predicted_ns
     sizes = {"one_graph": recommendation.nodes, "chunk": recommendation.chunk}
     return {size: found[arm] for arm, size in sizes.items() if size and arm in found}
@@ -83,6 +87,40 @@ def _timed_sizes(recommendation: Recommendation) -> dict[int, float]:
         for name, ns in recommendation.measured_ns.items()
         if name.startswith(_ARMS)
     }
+
+
+def _interval(drawn: go.Figure, recommendation: Recommendation) -> set[int]:
+    """The curve of a recommendation, in the interval of its inputs."""
+    found = recommendation.by_size
+    if not found:
+        return set()
+    sizes = [each.chunk for each in found]
+    for low, fill in ((True, None), (False, "tonexty")):
+        drawn.add_scatter(
+            x=sizes,
+            y=[(each.low_ns if low else each.high_ns) * _US for each in found],
+            mode="lines",
+            line={"width": 0},
+            fill=fill,
+            fillcolor="rgba(0,114,178,0.15)",
+            hoverinfo="skip",
+            showlegend=not low,
+            name="with inputs at the ends of what is known of them",
+        )
+    drawn.add_scatter(
+        x=sizes,
+        y=[each.step_ns * _US for each in found],
+        mode="lines",
+        line={"color": FIRST_COLOR, "width": 2},
+        name="predicted without a recorder",
+        hovertext=[
+            f"chunks of {count(each.chunk)} CUDA nodes: {duration(each.step_ns)}<br>"
+            f"{duration(each.low_ns)} to {duration(each.high_ns)}"
+            for each in found
+        ],
+        hoverinfo="text",
+    )
+    return set(sizes)
 
 
 def _curve(drawn: go.Figure, model: ChunkModel, added_ns: float) -> set[int]:
@@ -102,6 +140,12 @@ def _curve(drawn: go.Figure, model: ChunkModel, added_ns: float) -> set[int]:
 def _predicted(drawn: go.Figure, recommendation: Recommendation) -> set[int]:
     known = _known_sizes(recommendation)
     _points(drawn, "predicted", known, FIRST_COLOR, "circle-open")
+    now = {
+        each.chunk: float(each.step_ns)
+        for each in recommendation.alternatives
+        if each.name == "now" and each.chunk
+    }
+    _points(drawn, "as recorded", now, "#767676", "diamond")
     least = recommendation.predicted_ns.get("device_only")
     if least is not None and known:
         drawn.add_hline(y=least * _US, line={"dash": "dash", "width": 1, "color": "#767676"})
@@ -171,7 +215,7 @@ def _measured(drawn: go.Figure, measurement: Measurement) -> set[int]:
 def _mark(drawn: go.Figure, low: int, high: int, text: str) -> None:
     drawn.add_vrect(x0=low, x1=high, fillcolor="rgba(0,158,115,0.15)", line={"width": 0})
     drawn.add_annotation(
-        x=float(np.log10(high)), y=0, yref="paper", xanchor="right", yanchor="bottom",
+        x=float(np.log10(high)), y=1, yref="paper", yshift=-14, xanchor="right", yanchor="top",
         text=text, showarrow=False,
     )  # fmt: skip
 

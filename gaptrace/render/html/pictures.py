@@ -200,7 +200,7 @@ def _chunks(analysis: Analysis, measured: Mapping[str, Measurement]) -> list[Pic
         timed.append(
             Picture(
                 figures.step_by_chunk(analysis.recommendation),
-                "The time of a step by the size of its chunks.",
+                "The time of a step by the size of its chunks, as predicted without a recorder.",
             )
         )
     return timed

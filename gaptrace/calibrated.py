@@ -1,0 +1,195 @@
+"""The part of a recommendation that a calibration of the machine makes possible."""
+
+from dataclasses import asdict, replace
+
+import polars as pl
+
+from gaptrace.calibration import Calibration
+from gaptrace.calibration_match import differences
+from gaptrace.cost import NotIdentifiableError, break_even_replays
+from gaptrace.machine_costs import build_ns
+from gaptrace.predict import Advice, StepCosts, advise, by_size, gain_interval
+from gaptrace.recommendation import Parameter, Recommendation, Regime, UngraphedStep
+from gaptrace.sensitivity import sensitivity
+from gaptrace.steps import Steps
+from gaptrace.trace import Trace, TraceWarning
+from gaptrace.traced_step import TracedStep
+from gaptrace.ungraphed import ungraphed_steps
+from gaptrace.untraced import Untraced, recorder_of, untraced
+
+
+def known_from(base: Recommendation, trace: Trace, calibration: Calibration) -> Recommendation:
+    """Note which calibration was used, and how its machine differs from the trace's."""
+    known = asdict(calibration.machine) | {"date": calibration.date}
+    warnings = [
+        TraceWarning(
+            "calibration_differs",
+            f"the calibration was made with {field} {own}, the trace with {other}: what launches "
+            "cost may differ",
+        )
+        for field, (own, other) in differences(calibration, trace).items()
+    ]
+    return replace(base, calibration=known, warnings=(*base.warnings, *warnings))
+
+
+def predicted(
+    base: Recommendation,
+    trace: Trace,
+    step: TracedStep,
+    calibration: Calibration,
+    regime: Regime,
+    idle: pl.DataFrame,
+    windows: pl.DataFrame,
+    ungraphed: tuple[UngraphedStep, ...],
+) -> Recommendation:
+    """Return the recommendation that the model makes of a step without a recorder.
+
+    Args:
+        base: what is known already.
+        trace: the trace.
+        step: the step of graphs.
+        calibration: of the machine.
+        regime: of the program.
+        idle: pieces of gaps before graphs that sizes can change, with next_op_id.
+        windows: device_id, start_ns, end_ns.
+        ungraphed: steps without graphs; one of as many kernels says what launching singly costs.
+    """
+    try:
+        found = untraced(trace, step, calibration, regime, windows)
+        costs, ends, inputs = _launched_singly(found, ungraphed)
+        built_ns = build_ns(calibration, len(costs.node_ns), costs.launch_ns)
+    except NotIdentifiableError:
+        return replace(base, verdict="needs_calibration", cause="calibration_incomplete")
+    cap_ns = _cap(trace, step, idle)
+    advice = advise(costs, step.ways, cap_ns)
+    is_graph = advice.verdict != "do_not_graph"
+    advised_ns = costs.step_ns(advice.sizes) if is_graph else costs.per_launch_ns
+    return replace(
+        base,
+        verdict=advice.verdict,
+        cause=None,
+        nodes=len(costs.node_ns),
+        chunk=advice.chunk if is_graph else None,
+        plateau=advice.plateau if is_graph else None,
+        schedule=advice.sizes if is_graph else None,
+        predicted_ns=advice.predicted_ns,
+        gain_ns=round(advice.gain_ns),
+        gain_interval_ns=gain_interval(advice, ends, cap_ns),
+        break_even_replays=break_even_replays(built_ns, costs.per_launch_ns, advised_ns),
+        alternatives=advice.alternatives,
+        by_size=by_size(costs, ends),
+        sensitivity=sensitivity(costs, advice.sizes) if is_graph else (),
+        inputs=inputs,
+        warnings=(*base.warnings, *found.warnings, *_warnings(step, advice, costs)),
+    )
+
+
+def _launched_singly(
+    found: Untraced, ungraphed: tuple[UngraphedStep, ...]
+) -> tuple[StepCosts, tuple[StepCosts, ...], tuple[Parameter, ...]]:
+    """Costs, ends and inputs; where the trace holds the same step kernel by kernel, with its pace.
+
+    That is better than the calibrated launch: it holds the program's own code between launches.
+    """
+    nodes = len(found.costs.node_ns)
+    alike = [each for each in ungraphed if each.kernels == nodes]
+    if not alike:
+        return found.costs, found.ends, found.inputs
+    pace = alike[0].launch_ns
+    inputs = (
+        replace(
+            each,
+            value=pace,
+            source="trace",
+            evidence="trace",
+            samples=alike[0].steps,
+            low=None,
+            high=None,
+        )
+        if each.name == "single_launch_ns"
+        else each
+        for each in found.inputs
+    )
+    costs, *ends = (replace(each, launch_ns=pace) for each in (found.costs, *found.ends))
+    return costs, tuple(ends), tuple(inputs)
+
+
+def _cap(trace: Trace, step: TracedStep, idle: pl.DataFrame) -> float:
+    """Idle time before the step's own graphs that launches and builds account for, per step."""
+    own = trace.ops.filter(pl.col("call_id").is_in(step.call_ids.implode()))["op_id"]
+    mine = idle.filter(pl.col("next_op_id").is_in(own.implode()))
+    return float((mine["end_ns"] - mine["start_ns"]).sum()) / step.repeats
+
+
+def _warnings(step: TracedStep, advice: Advice, costs: StepCosts) -> list[TraceWarning]:
+    warnings = []
+    if step.has_branches:
+        warnings.append(
+            TraceWarning(
+                "branches",
+                "nodes of the graph run side by side: a cut makes all branches wait for each "
+                "other, which these predictions leave out; gaptrace.split cuts where few cross",
+            )
+        )
+    slow_host = costs.host(len(costs.node_ns)) > costs.device_only_ns
+    if slow_host and len(advice.sizes) > 1 and step.repeats < 3:
+        warnings.append(
+            TraceWarning("few_steps", f"only {step.repeats} steps were seen: record more of them")
+        )
+    return warnings
+
+
+def single_launches(
+    trace: Trace, launches: pl.DataFrame, steps: Steps, calibration: Calibration | None
+) -> tuple[UngraphedStep, ...]:
+    """Return `ungraphed.ungraphed_steps`; nothing where the calibration cannot tell."""
+    if calibration is None:
+        return ()
+    try:
+        return ungraphed_steps(trace, launches, steps, calibration)
+    except NotIdentifiableError:
+        return ()
+
+
+def of_ungraphed(base: Recommendation, single: tuple[UngraphedStep, ...]) -> Recommendation:
+    """Recommend for a program without graphs, by the steps that take most of its time."""
+    if base.verdict != "needs_calibration" or not single:
+        missing = "steps" if base.verdict == "needs_calibration" else base.cause
+        return replace(base, cause=missing, ungraphed=single)
+    first = single[0]
+    arms = {"per_launch": first.per_launch_ns, "one_graph": first.one_graph_ns}
+    gains = first.verdict in ("one_graph", "chunk")
+    return replace(
+        base,
+        verdict=first.verdict,
+        cause=first.cause,
+        nodes=first.kernels,
+        chunk=first.chunk,
+        predicted_ns=arms,
+        gain_ns=first.gain_ns if gains else 0,
+        gain_interval_ns=first.gain_interval_ns if gains else None,
+        break_even_replays=first.break_even_replays,
+        ungraphed=single,
+    )
+
+
+def without_advice(base: Recommendation, known: Recommendation) -> Recommendation:
+    """Return the predictions alone, for the case that something else than sizes matters."""
+    return replace(
+        base,
+        nodes=known.nodes,
+        predicted_ns=known.predicted_ns,
+        alternatives=known.alternatives,
+        break_even_replays=known.break_even_replays,
+        inputs=known.inputs,
+        warnings=known.warnings,
+    )
+
+
+def merge_share(trace: Trace, calibration: Calibration, queued_gap_ns: float | None) -> float:
+    """Return which share of a recorded gap between queued graphs is left without the recorder."""
+    table = calibration.table("recorder_graph_gap_ns", recorder=recorder_of(trace))
+    if not table or not queued_gap_ns:
+        return 1.0
+    added = sum(each.value for each in table) / len(table)
+    return max(0.0, queued_gap_ns - added) / queued_gap_ns

@@ -1,0 +1,67 @@
+"""Traces in a notebook: `gaptrace.open`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaptrace.analysis import Analysis, analyze
+from gaptrace.read import read
+from gaptrace.record.export import export
+from gaptrace.render.summary import summary
+from gaptrace.render.text import report
+
+#: Columns of the text of a report; what a notebook's cell shows without wrapping.
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class OpenTrace:
+    """A trace that was opened; shows a summary as the last line of a cell.
+
+    Attributes:
+        analysis: every figure, as polars frames; `analysis.trace` holds the rows themselves.
+    """
+
+    analysis: Analysis
+
+    def report(self) -> str:
+        """Return the report as text."""
+        return report(self.analysis, width=_WIDTH, color=False)
+
+    def _repr_html_(self) -> str:
+        return summary(self.analysis)
+
+    def __repr__(self) -> str:
+        return f"gaptrace.open({self.analysis.trace.meta.path!r})"
+
+
+def open(
+    path: str | Path,
+    *,
+    device_id: int | None = None,
+    range_name: str | None = None,
+    from_ns: int | None = None,
+    to_ns: int | None = None,
+) -> OpenTrace:
+    """Open a trace and analyse it.
+
+    Args:
+        path: an SQLite export, or a .nsys-rep report, which is exported first.
+        device_id: only this physical GPU.
+        range_name: only inside NVTX ranges of this name or path.
+        from_ns: only from this time on, in nanoseconds since the session began.
+        to_ns: only until this time.
+
+    Raises:
+        GaptraceError: as `gaptrace.read.read`, `gaptrace.analyze` and the export do.
+    """
+    path = Path(path)
+    exported = export(path) if path.suffix == ".nsys-rep" else path
+    return OpenTrace(
+        analyze(
+            read(exported),
+            device_id=device_id,
+            range_name=range_name,
+            from_ns=from_ns,
+            to_ns=to_ns,
+        )
+    )

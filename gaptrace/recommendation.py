@@ -1,0 +1,185 @@
+"""What a recommendation is: a verdict with everything that it rests on. Records only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gaptrace.trace import TraceWarning
+
+Regime = Literal["replay", "update", "instantiate"]
+Verdict = Literal[
+    "one_graph",
+    "chunk",
+    "merge",
+    "do_not_graph",
+    "not_a_chunk_problem",
+    "no_difference_shown",
+    "needs_calibration",
+]
+
+#: Shares of a step or window below this are not told apart from noise; also the width of the
+#: plateau.
+NOISE_FRACTION = 0.005
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A figure that the recommendation rests on.
+
+    Attributes:
+        name: what it is; a name ending in `_ns` is in nanoseconds.
+        value: the estimate.
+        source: `trace`; `calibration`: of this machine; `live`: measured in the process.
+        evidence: the kind: `graph-granularity trace`, `node-granularity trace`, `trace`, or
+            `timed`: without a recorder.
+        samples: how many observations it is made of.
+        low, high: between these it lies; null where the spread is unknown.
+    """
+
+    name: str
+    value: float
+    source: str
+    evidence: str
+    samples: int
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another way to launch the step, and what choosing it would lose.
+
+    Attributes:
+        name: per_launch, one_graph, chunk, schedule, or now: as it was recorded.
+        graphs: how many; 0 for per_launch.
+        chunk: nodes of a chunk; null for schedule, per_launch, and now where sizes differ.
+        step_ns: predicted.
+        loss_ns: above the advised way; negative for a way that is faster, but not by enough.
+    """
+
+    name: str
+    graphs: int
+    chunk: int | None
+    step_ns: int
+    loss_ns: int
+
+
+@dataclass(frozen=True)
+class SizeTime:
+    """A step cut into chunks of one size, for a curve.
+
+    Attributes:
+        chunk: CUDA nodes of a chunk; all of them for one graph.
+        step_ns: predicted.
+        low_ns, high_ns: with the inputs at whichever ends of what is known of them.
+    """
+
+    chunk: int
+    step_ns: int
+    low_ns: int
+    high_ns: int
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """By what factor a figure may be wrong before the advice loses more than NOISE_FRACTION.
+
+    Attributes:
+        name: of the figure.
+        value: what it was taken to be: of a step or chunk as the name says, in nanoseconds.
+        smaller: the factor below 1 at which the advice changes; null: not down to 1/16.
+        larger: the factor above 1; null: not up to 16.
+    """
+
+    name: str
+    value: float
+    smaller: float | None
+    larger: float | None
+
+
+@dataclass(frozen=True)
+class UngraphedStep:
+    """What a graph would bring to steps that are launched kernel by kernel.
+
+    Attributes:
+        unit: what repeats: path of the range, or kernels.
+        device_id: the device.
+        verdict: one_graph, chunk, do_not_graph or not_a_chunk_problem.
+        cause: of the latter two: dynamic_steps, waits_inside, large_kernels, nothing_to_gain.
+        steps: how many were looked at.
+        kernels: of a step, by the median: the CUDA nodes that its graph would have.
+        chunk: the advised chunk size; null where none is.
+        launch_ns: from one launch to the next without a recorder, the program's code included.
+        per_launch_ns, one_graph_ns: a step as predicted without a recorder.
+        gain_ns, gain_interval_ns: what the best graph saves per step.
+        break_even_replays: replays after which it has paid for capture and instantiation; null if
+            it is not faster.
+    """
+
+    unit: str
+    device_id: int
+    verdict: Verdict
+    cause: str | None
+    steps: int
+    kernels: int
+    chunk: int | None
+    launch_ns: int
+    per_launch_ns: int
+    one_graph_ns: int
+    gain_ns: int
+    gain_interval_ns: tuple[int, int]
+    break_even_replays: int | None
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to do about graphs and chunks. Sizes are in CUDA graph nodes, times in nanoseconds.
+
+    Attributes:
+        verdict: what to do.
+        regime: how the program uses its graphs; null when it launches none.
+        cause: for not_a_chunk_problem, the topic of the idle time (see `topics.with_topics`); for
+            needs_calibration, the parameter that is missing.
+        nodes: of one step; null when unknown.
+        chunk, plateau, schedule: the advised chunk size, the range of sizes about as good, and the
+            sizes in launch order; null unless the verdict is chunk or one_graph.
+        predicted_ns: a step without a recorder by arm: per_launch, one_graph, chunk, schedule,
+            device_only, those that could be predicted. From the begin of the first launch, or from
+            when the device is free if that is later, until the host knows that the step is done.
+            Where chunk is all nodes, chunk here is the best size that cuts.
+        measured_ns: timed makespan by name of the arm (`timings.Arm.name`); empty from a trace.
+        gain_ns: what following the advice is expected to save per step.
+        gain_interval_ns: the least and the most of it, with every input at either end of what is
+            known of it; where the advice is to leave it, what the best other size could save.
+        gain_cap_ns: idle time in the window that launches and builds of graphs account for: no
+            chunk size can gain more. For merge, the pauses between queued graphs as traced.
+        break_even_replays: replays after which a graph has paid for itself; null when unknown.
+        alternatives: other ways to launch the step, and what each would lose.
+        by_size: the predicted step at sizes from 1 to all nodes, for a curve.
+        sensitivity: by how much inputs may be wrong.
+        ungraphed: what graphs would bring to steps that are launched kernel by kernel.
+        calibration: what it was made on and when: gpu, driver, cuda, os, cpu, date; null without.
+        inputs: the figures behind it.
+        warnings: what limits it.
+    """
+
+    verdict: Verdict
+    regime: Regime | None = None
+    cause: str | None = None
+    nodes: int | None = None
+    chunk: int | None = None
+    plateau: tuple[int, int] | None = None
+    schedule: tuple[int, ...] | None = None
+    predicted_ns: dict[str, int] = field(default_factory=dict)
+    measured_ns: dict[str, int] = field(default_factory=dict)
+    gain_ns: int | None = None
+    gain_interval_ns: tuple[int, int] | None = None
+    gain_cap_ns: int | None = None
+    break_even_replays: int | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    by_size: tuple[SizeTime, ...] = ()
+    sensitivity: tuple[Sensitivity, ...] = ()
+    ungraphed: tuple[UngraphedStep, ...] = ()
+    calibration: Mapping[str, str | None] | None = None
+    inputs: tuple[Parameter, ...] = ()
+    warnings: tuple[TraceWarning, ...] = ()

@@ -1,0 +1,160 @@
+"""The recommendation: one sentence to act on, then what it rests on."""
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gaptrace.recommendation import Alternative, Parameter, Recommendation, Sensitivity
+from gaptrace.render import verdicts
+from gaptrace.render.app_nodes import converted
+from gaptrace.render.page import Section, section
+from gaptrace.render.units import count, duration
+
+_ARMS = {
+    "per_launch": "kernel by kernel",
+    "one_graph": "one graph",
+    "chunk": "chunks",
+    "schedule": "growing chunks",
+    "now": "as recorded",
+}
+_FIGURES = {
+    "host_fixed_ns": "host cost of a chunk, whatever its size",
+    "host_by_nodes_ns": "host cost that grows with nodes, of one graph",
+    "device_ns": "device time of the step",
+    "cut_gap_ns": "device gap that a cut adds",
+    "device_free_ns": "earlier work when the step begins",
+}
+
+
+def recommendation_section(recommendation: Recommendation, app_nodes: int | None = None) -> Section:
+    """Return the section of a report.
+
+    Args:
+        recommendation: what to say.
+        app_nodes: nodes that the application counts for the step.
+    """
+    found = recommendation
+    lines: list[RenderableType] = [
+        Text(verdicts.verdict(found), style="bold"),
+        Text(f"verdict {found.verdict}, regime {verdicts.regime(found)}"),
+    ]
+    lines += map(Text, _sizes(found, app_nodes))
+    lines += map(Text, _gain(found))
+    if cap := verdicts.gain_cap(found):
+        lines.append(Text(cap))
+    if found.alternatives:
+        lines.append(_alternatives(found))
+    if found.sensitivity:
+        lines.append(_sensitivity(found.sensitivity))
+    several = len({each.device_id for each in found.ungraphed}) > 1
+    for each in found.ungraphed:
+        where = f"device {each.device_id}: " if several else ""
+        lines.append(Text(where + verdicts.ungraphed(each)))
+    lines += map(Text, _sources(found))
+    lines += [Text(f"warning: {w.message}", style="yellow") for w in found.warnings]
+    return section("Recommendation", *lines)
+
+
+def _sizes(found: Recommendation, app_nodes: int | None) -> list[str]:
+    lines = []
+    if found.plateau and found.nodes and found.alternatives:
+        lo, hi = found.plateau
+        if lo < hi:
+            lines.append(
+                f"about as good (within 0.5 %): chunks of {count(lo)} to {count(hi)} CUDA nodes, "
+                f"of {count(found.nodes)}"
+            )
+    if found.schedule and len(set(found.schedule[:-1])) > 1:
+        lines.append(f"growing chunks, CUDA nodes: {_listed(found.schedule)}")
+    if app_nodes and found.nodes and found.chunk:
+        own = converted(found.chunk, found.nodes, app_nodes)
+        text = f"chunk: {count(found.chunk)} CUDA nodes = {count(own)} app nodes"
+        if found.plateau and found.plateau[0] < found.plateau[1]:
+            lo, hi = (converted(each, found.nodes, app_nodes) for each in found.plateau)
+            ends = " to ".join(map(count, found.plateau))
+            text += f"; about as good: {ends} CUDA nodes = {count(lo)} to {count(hi)} app nodes"
+        lines.append(f"{text} (of {count(found.nodes)} CUDA nodes = {count(app_nodes)} app nodes)")
+    return lines
+
+
+def _listed(sizes: tuple[int, ...]) -> str:
+    shown = ", ".join(map(count, sizes[:12]))
+    return shown + (f" ... ({len(sizes)} graphs)" if len(sizes) > 12 else "")
+
+
+def _gain(found: Recommendation) -> list[str]:
+    if found.gain_ns is None or found.gain_interval_ns is None:
+        return []
+    low, high = found.gain_interval_ns
+    if found.gain_ns == 0:
+        return [
+            "with inputs at whichever end of their intervals favours it, another size would save "
+            f"{duration(high)} a step"
+        ]
+    lines = [f"gain {duration(found.gain_ns)} a step ({duration(low)} to {duration(high)})"]
+    if found.break_even_replays is not None:
+        lines.append(
+            f"against launching kernel by kernel a graph pays for its capture and instantiation "
+            f"after {count(found.break_even_replays)} replays"
+        )
+    return lines
+
+
+def _alternatives(found: Recommendation) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("a step without a recorder")
+    for name in ("graphs", "predicted", "loss if chosen"):
+        table.add_column(name, justify="right")
+    for each in found.alternatives:
+        graphs = count(each.graphs) if each.graphs else "-"
+        loss = "-" if each.loss_ns == 0 else duration(each.loss_ns)
+        table.add_row(_way(each), graphs, duration(each.step_ns), loss)
+    if "device_only" in found.predicted_ns:
+        table.add_row("device alone", "", duration(found.predicted_ns["device_only"]), "")
+    return table
+
+
+def _way(each: Alternative) -> str:
+    of = f" of {count(each.chunk)} CUDA nodes" if each.chunk else ""
+    return _ARMS[each.name] + of
+
+
+def _sensitivity(rows: tuple[Sensitivity, ...]) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("the advice changes if")
+    for name in ("taken as", "is smaller by", "or larger by"):
+        table.add_column(name, justify="right")
+    for each in rows:
+        smaller = f"{1 / each.smaller:.2g} x" if each.smaller else "> 16 x"
+        larger = f"{each.larger:.2g} x" if each.larger else "> 16 x"
+        table.add_row(_FIGURES[each.name], duration(each.value), smaller, larger)
+    return table
+
+
+def _sources(found: Recommendation) -> list[str]:
+    lines = []
+    for source, title in (("trace", "from this trace"), ("calibration", "from the calibration")):
+        items = [each for each in found.inputs if each.source == source]
+        if items:
+            lines.append(f"{title}: {', '.join(map(_input, items))}")
+    if found.calibration:
+        known = found.calibration
+        machine = [
+            known["gpu"],
+            known["driver"] and f"driver {known['driver']}",
+            known["cuda"] and f"CUDA {known['cuda']}",
+            known["cpu"],
+        ]
+        made = (known["date"] or "")[:10]
+        lines.append(f"calibration of {', '.join(filter(None, machine))}, made {made}")
+    return lines
+
+
+def _input(item: Parameter) -> str:
+    name = item.name.removesuffix("_ns").replace("_", " ")
+    if not item.name.endswith("_ns"):
+        return f"{name} {item.value:g}"
+    text = f"{name} {duration(item.value)}"
+    if item.low is not None and item.high is not None and item.low < item.high:
+        text += f" ({duration(item.low)} to {duration(item.high)})"
+    return text

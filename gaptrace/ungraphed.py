@@ -1,0 +1,203 @@
+"""What graphs would bring to steps that are launched kernel by kernel."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gaptrace.calibration import Calibration
+from gaptrace.cost import break_even_replays
+from gaptrace.machine_costs import Level, build_ns, cut_gap, host_costs, launch_slowdown, value_of
+from gaptrace.predict import StepCosts
+from gaptrace.recommendation import NOISE_FRACTION, UngraphedStep, Verdict
+from gaptrace.schedules import plateau, uniform_sizes
+from gaptrace.steps import Steps
+from gaptrace.trace import Trace
+from gaptrace.untraced import recorder_of
+
+#: Steps below this many are too few to say that they are alike.
+_LEAST_STEPS = 3
+#: Share of the steps that must launch the same kernels in the same order, for a graph to be built
+#: once and replayed. Own choice: warm-up and clean-up steps may differ.
+_ALIKE = 0.75
+_STEP = ["key", "device_id", "step"]
+_LEVELS: tuple[Level, ...] = ("value", "low", "high")
+
+
+def ungraphed_steps(
+    trace: Trace, launches: pl.DataFrame, steps: Steps, calibration: Calibration
+) -> tuple[UngraphedStep, ...]:
+    """Weigh graphs for every sequence of steps that launch kernels and no graph.
+
+    A step without a recorder is predicted from its launches: host time from one to the next,
+    multiplied by what a launch takes without the recorder over with it, as calibrated; device time
+    as recorded. In a graph kernels follow each other as closely as nodes do; what passes between
+    them there is part of the recorded kernel times, or up to the calibrated gap between nodes more.
+
+    Args:
+        trace: the trace.
+        launches: `launches.launches` inside the windows.
+        steps: `steps.find_steps`, those that begin in the windows.
+        calibration: of the machine.
+
+    Returns:
+        the sequences, that with most time first.
+
+    Raises:
+        NotIdentifiableError: the calibration lacks figures.
+    """
+    each = _measured(trace, launches, steps)
+    rows = (
+        each.group_by("key", "device_id", "unit", maintain_order=True)
+        .agg(
+            pl.len().alias("steps"),
+            pl.col("kernels", "interval_ns", "busy_ns", "waits").median(),
+            (pl.col("sequence").unique_counts().max() / pl.len()).alias("alike"),
+            pl.col("span_ns").sum().alias("total_ns"),
+        )
+        .filter(pl.col("steps") >= _LEAST_STEPS, pl.col("kernels") >= 2)
+        .sort("total_ns", descending=True)
+    )
+    return tuple(_weighed(row, trace, calibration) for row in rows.to_dicts())
+
+
+def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFrame:
+    """One row per step without graphs: kernels, interval_ns, busy_ns, waits, sequence, span_ns."""
+    at = "call_start_ns" if steps.source == "nvtx" else "start_ns"
+    names = trace.ops.filter(pl.col("call_id").is_not_null()).unique("call_id", keep="first")
+    pageable = (pl.col("source_memory") == "pageable") | (pl.col("target_memory") == "pageable")
+    names = names.select("call_id", pl.col("name").cast(pl.String), is_pageable=pageable)
+    inside = _inside(launches.join(names, on="call_id", how="left"), steps.frame, at)
+    kind = pl.col("call_kind").cast(pl.String)
+    reached = pl.col("end_ns").cum_max().shift(1)
+    works = (pl.col("end_ns") - pl.max_horizontal("start_ns", reached)).clip(lower_bound=0)
+    found = (
+        inside.sort("start_ns")
+        .group_by(*_STEP, "unit", maintain_order=True)
+        .agg(
+            pl.col("thread_id").first(),
+            pl.col("call_start_ns").min().alias("first_ns"),
+            pl.col("call_start_ns").max().alias("last_ns"),
+            (pl.col("end_ns").max() - pl.col("call_start_ns").min()).alias("span_ns"),
+            kind.is_in(["launch", "copy"]).sum().alias("kernels"),
+            (kind == "graph_launch").sum().alias("graphs"),
+            ((kind == "blocking_copy") | pl.col("is_pageable").fill_null(False))
+            .sum()
+            .alias("copies"),
+            works.sum().alias("busy_ns"),
+            pl.col("name").str.join(">").hash().alias("sequence"),
+        )
+        .filter(pl.col("graphs") == 0)
+    )
+    waits = trace.api.filter((pl.col("kind") == "wait") & pl.col("capture_id").is_null()).select(
+        "thread_id", wait_ns="start_ns"
+    )
+    waited = _between(found, waits).group_by(_STEP).agg(pl.len().alias("wait_count"))
+    return found.join(waited, on=_STEP, how="left", maintain_order="left").with_columns(
+        waits=pl.col("wait_count").fill_null(0) + pl.col("copies"),
+        interval_ns=(pl.col("last_ns") - pl.col("first_ns")) / (pl.col("kernels") - 1),
+    )
+
+
+def _inside(launches: pl.DataFrame, frame: pl.DataFrame, at: str) -> pl.DataFrame:
+    """Launches with the step in which they lie; of steps that overlap, the last to begin."""
+    own = frame.filter(~pl.col("is_first") & ~pl.col("is_warm_up")).select(
+        *_STEP, "unit", step_ns="start_ns", step_end_ns="end_ns"
+    )
+    return (
+        launches.sort(at)
+        .join_asof(
+            own.sort("step_ns"),
+            left_on=at,
+            right_on="step_ns",
+            by="device_id",
+            check_sortedness=False,
+        )
+        .filter(pl.col(at) < pl.col("step_end_ns"))
+    )
+
+
+def _between(found: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    """Waits that begin between the first and the last launch of a step."""
+    return (
+        waits.sort("wait_ns")
+        .join_asof(
+            found.select(*_STEP, "thread_id", "first_ns", "last_ns").sort("first_ns"),
+            left_on="wait_ns",
+            right_on="first_ns",
+            by="thread_id",
+            check_sortedness=False,
+        )
+        .filter(pl.col("wait_ns") < pl.col("last_ns"))
+    )
+
+
+def _weighed(row: Mapping[str, Any], trace: Trace, calibration: Calibration) -> UngraphedStep:
+    costs, *ends = (_costs(row, trace, calibration, level) for level in _LEVELS)
+    # Long gaps between nodes and short ones between launches speak against a graph.
+    ends += [
+        replace(costs, node_ns=ends[1].node_ns, launch_ns=ends[0].launch_ns),
+        replace(costs, launch_ns=ends[1].launch_ns),
+    ]
+    found = plateau(costs.uniform_ns)
+    sizes = uniform_sizes(costs.model, found.recommended)
+    single_ns, best_ns = costs.per_launch_ns, costs.step_ns(sizes)
+    gains = [each.per_launch_ns - each.step_ns(sizes) for each in (costs, *ends)]
+    verdict, cause = _verdict(row, gains[0], single_ns)
+    nodes = len(costs.node_ns)
+    return UngraphedStep(
+        unit=row["unit"],
+        device_id=row["device_id"],
+        verdict=verdict or ("one_graph" if found.recommended == nodes else "chunk"),
+        cause=cause,
+        steps=row["steps"],
+        kernels=nodes,
+        chunk=None if verdict else found.recommended,
+        launch_ns=round(costs.launch_ns),
+        per_launch_ns=round(single_ns),
+        one_graph_ns=round(costs.step_ns((nodes,))),
+        gain_ns=round(gains[0]),
+        gain_interval_ns=(round(min(gains)), round(max(gains))),
+        break_even_replays=break_even_replays(
+            build_ns(calibration, nodes, costs.launch_ns), single_ns, best_ns
+        ),
+    )
+
+
+def _verdict(
+    row: Mapping[str, Any], gain_ns: float, single_ns: float
+) -> tuple[Verdict | None, str | None]:
+    """What speaks against a graph; None if nothing does."""
+    if row["alike"] < _ALIKE:
+        return "not_a_chunk_problem", "dynamic_steps"
+    if row["waits"] >= 1:
+        return "not_a_chunk_problem", "waits_inside"
+    if gain_ns < NOISE_FRACTION * single_ns:
+        is_large = row["busy_ns"] >= row["kernels"] * row["interval_ns"]
+        return "do_not_graph", "large_kernels" if is_large else "nothing_to_gain"
+    return None, None
+
+
+def _costs(
+    row: Mapping[str, Any], trace: Trace, calibration: Calibration, level: Level
+) -> StepCosts:
+    host, ready = host_costs(calibration, "replay", level, {})
+    nodes, recorder = round(row["kernels"]), recorder_of(trace)
+
+    def value(name: str) -> float:
+        return value_of(calibration, name, level)
+
+    gap = value("node_gap_ns") if level == "high" else 0.0
+    return StepCosts(
+        host=host,
+        ready=ready,
+        node_ns=np.full(nodes, row["busy_ns"] / nodes + gap),
+        cut_gap_ns=max(0.0, cut_gap(calibration, level)),
+        device_free_ns=0.0,
+        notice_ns=0.0,
+        launch_ns=row["interval_ns"] * launch_slowdown(calibration, recorder, level),
+        launch_delta_ns=max(0.0, value("launch_latency_ns") - value("launch_api_ns")),
+        kernel_gap_ns=max(0.0, value("kernel_gap_ns") - value("node_gap_ns")),
+    )

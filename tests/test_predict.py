@@ -1,0 +1,156 @@
+"""Predicted steps, the choice between them, and by how much figures may be wrong."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaptrace.cost import HostCost, makespan
+from gaptrace.predict import StepCosts, advise, by_size, gain_interval
+from gaptrace.recommendation import NOISE_FRACTION
+from gaptrace.sensitivity import scaled, sensitivity
+
+
+def costs(nodes=100, *, fixed=3_000, per_node=0.0, node=1_000, cut=1_200, launch=5_000, free=0):
+    host = HostCost.linear(fixed, per_node)
+    return StepCosts(
+        host=host,
+        ready=HostCost.linear(fixed + 1_500, per_node),
+        node_ns=np.full(nodes, float(node)),
+        cut_gap_ns=cut,
+        device_free_ns=free,
+        notice_ns=1_000,
+        launch_ns=launch,
+        launch_delta_ns=1_500,
+        kernel_gap_ns=800,
+    )
+
+
+def test_launches_that_do_not_grow_with_nodes_want_one_graph():
+    found = advise(costs(), [(100,)])
+
+    assert (found.verdict, found.sizes, found.gain_ns) == ("one_graph", (100,), 0)
+    # 4.5 us until it starts, 100 us, 1 us until the host knows.
+    assert found.predicted_ns["one_graph"] == 105_500
+    assert found.predicted_ns["device_only"] == 100_000
+    # 100 launches of 5 us, the last of which starts 1.5 us later; its kernel; the notice.
+    assert found.predicted_ns["per_launch"] == 500_000 + 1_500 + 1_000 + 1_000
+
+
+def test_launches_that_grow_with_nodes_want_chunks_and_the_gain_is_capped():
+    slow = costs(1_000, per_node=500.0)
+    found = advise(slow, [(1_000,)])
+
+    assert found.verdict == "chunk"
+    assert found.gain_ns == pytest.approx(
+        slow.step_ns((1_000,)) - slow.step_ns(found.sizes), rel=1e-9
+    )
+    assert advise(slow, [(1_000,)], 10_000.0).gain_ns == 10_000
+    assert advise(slow, [(1_000,)], 0.0).verdict == "no_difference_shown"
+
+
+def test_the_curve_is_the_step_at_each_size_between_the_ends():
+    middle, slow = costs(), costs(per_node=100.0)
+    found = by_size(middle, [slow])
+
+    assert (found[0].chunk, found[-1].chunk) == (1, 100)
+    for each in found:
+        sizes = [each.chunk] * (100 // each.chunk)
+        if sum(sizes) == 100:
+            assert each.step_ns == round(middle.step_ns(sizes))
+            assert (each.low_ns, each.high_ns) == (each.step_ns, round(slow.step_ns(sizes)))
+
+
+@pytest.mark.parametrize(
+    ("ways", "verdict"),
+    [
+        ([(10,) * 10], "one_graph"),  # a graph that was cut
+        ([(30, 50, 20)], "merge"),  # parts of a program
+        ([(10,) * 10, (100,)], "one_graph"),  # launched as one, too: that is compared
+    ],
+)
+def test_many_graphs_that_gain_nothing_from_being_many(ways, verdict):
+    found = advise(costs(), ways)
+
+    assert (found.verdict, found.sizes) == (verdict, (100,))
+    cuts = 0 if (100,) in ways else len(ways[0]) - 1
+    assert found.gain_ns == pytest.approx(cuts * 1_200)
+
+
+def test_two_graphs_instead_of_one_are_no_difference_in_a_long_step():
+    assert advise(costs(10_000), [(5_000, 5_000)]).verdict == "no_difference_shown"
+
+
+def test_large_kernels_whose_graph_is_built_anew_are_better_launched_one_by_one():
+    slow = costs(20, per_node=300_000.0, node=100_000, launch=5_000)
+    found = advise(slow, [(20,)])
+
+    assert found.verdict == "do_not_graph"
+    assert found.gain_ns > 0
+
+
+def test_alternatives_say_what_each_would_lose():
+    found = advise(costs(1_000), [(100,) * 10])
+    losses = {(each.name, each.graphs): each.loss_ns for each in found.alternatives}
+
+    assert losses["one_graph", 1] == 0
+    assert losses["now", 10] == 9 * 1_200
+    assert losses["chunk", 2] == 1_200
+    assert losses["per_launch", 0] > 0
+    assert 512 in [each.chunk for each in found.alternatives]
+
+
+def test_the_interval_of_a_gain_covers_both_ends():
+    slow = costs(1_000, per_node=500.0)
+    found = advise(slow, [(1_000,)])
+    ends = [replace(slow, host=HostCost.linear(3_000, p)) for p in (100.0, 900.0)]
+    ends = [replace(each, ready=each.host) for each in ends]
+    low, high = gain_interval(found, ends)
+
+    assert low <= found.gain_ns <= high
+    assert gain_interval(found, ends, 5_000.0)[1] == 5_000
+
+
+def test_what_leaving_it_may_miss_is_told_from_the_ends():
+    cheap = costs(1_000)
+    found = advise(cheap, [(1_000,)])
+    slow = costs(1_000, per_node=500.0)
+
+    assert gain_interval(found, [cheap]) == (0, 0)
+    assert gain_interval(found, [cheap, slow])[1] == round(
+        makespan(slow.model, (1_000,)) - slow.uniform_ns.min()
+    )
+
+
+@given(
+    st.integers(2, 60),
+    st.integers(0, 5_000),
+    st.floats(0, 500),
+    st.integers(100, 5_000),
+    st.integers(0, 3_000),
+)
+def test_at_the_factor_found_the_advice_loses_and_just_before_it_does_not(
+    nodes, fixed, per_node, node, cut
+):
+    step = costs(nodes, fixed=fixed, per_node=per_node, node=node, cut=cut)
+    sizes = advise(step, [(nodes,)]).sizes
+
+    def loses(name, factor):
+        changed = scaled(step, name, factor)
+        own, least = makespan(changed.model, sizes), float(changed.uniform_ns.min())
+        return own > least * (1 + NOISE_FRACTION)
+
+    for row in sensitivity(step, sizes):
+        for factor, end in ((row.smaller, 1 / 16), (row.larger, 16)):
+            if factor is None:
+                assert not loses(row.name, end)
+            else:
+                assert 1 / 16 <= factor <= 16
+                assert loses(row.name, factor)
+
+
+def test_a_figure_without_a_name_is_refused():
+    with pytest.raises(ValueError, match="no figure"):
+        scaled(costs(), "weather", 2.0)

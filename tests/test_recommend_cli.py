@@ -1,0 +1,123 @@
+"""gaptrace recommend with a calibration: which one is used, and what is printed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gaptrace.calibration import to_object
+from gaptrace.cli import main
+from gaptrace.record.calibrations import load
+
+SAMPLES = Path(__file__).parent.parent / "sample_traces"
+DEMO = str(SAMPLES / "demo_graph.sqlite")
+SAVED = SAMPLES / "h200_calibration.json"
+
+
+def printed(capsys, *arguments):
+    assert main(list(arguments)) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def changed(path, **machine):
+    content = to_object(load(SAVED))
+    content["machine"] |= machine
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def test_a_named_calibration_gives_a_verdict_and_what_each_way_costs(capsys):
+    text = printed(capsys, "recommend", DEMO, "--calibration", str(SAVED))
+
+    assert "Keep one graph of 75 CUDA nodes: without a recorder" in text
+    assert "verdict one_graph, regime replay" in text
+    assert "one graph of 75 CUDA nodes 1 78.5 us -" in text
+    assert "host cost that grows with nodes, of one graph" in text
+    assert "per_launch/step, 75 kernels one by one" in text
+    assert "calibration of NVIDIA H200, driver 580.159.04, CUDA 13.0" in text
+    assert "needs_calibration" in printed(capsys, "recommend", DEMO)
+
+
+def test_the_saved_calibration_of_the_machine_is_used_by_itself(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = tmp_path / "gaptrace" / "calibrations"
+    folder.mkdir(parents=True)
+    changed(folder / "other.json", driver="570.1")
+    assert "needs_calibration" in printed(capsys, "recommend", DEMO)
+
+    shutil.copy(SAVED, folder / "mine.json")
+    for command in ("recommend", "analyze"):
+        assert "verdict one_graph" in printed(capsys, command, DEMO)
+
+
+def test_a_damaged_saved_calibration_is_a_warning(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = tmp_path / "gaptrace" / "calibrations"
+    folder.mkdir(parents=True)
+    (folder / "broken.json").write_text("{")
+
+    assert main(["recommend", DEMO]) == 0
+    out, err = capsys.readouterr()
+    assert "needs_calibration" in out
+    assert err.startswith("gaptrace: warning:")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_calibration_of_another_gpu_is_refused(capsys, tmp_path):
+    other = changed(tmp_path / "other.json", gpu="NVIDIA RTX 6000")
+
+    assert main(["recommend", DEMO, "--calibration", other]) == 1
+    assert "NVIDIA RTX 6000" in capsys.readouterr().err
+
+
+def test_a_calibration_of_another_driver_is_used_with_a_warning(capsys, tmp_path):
+    other = changed(tmp_path / "other.json", driver="570.1")
+    text = printed(capsys, "recommend", DEMO, "--calibration", other)
+
+    assert "made with driver 570.1, the trace with 580.159.04" in text
+    assert "verdict one_graph" in text
+
+
+@pytest.mark.parametrize("missing", ["/nowhere/at/all.json", DEMO])
+def test_what_is_no_calibration_is_refused(missing, capsys):
+    assert main(["recommend", DEMO, "--calibration", missing]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_sizes_are_given_in_the_applications_nodes_too(capsys):
+    arguments = ("recommend", DEMO, "--calibration", str(SAVED), "--app-nodes", "150")
+    text = printed(capsys, *arguments)
+    found = json.loads(printed(capsys, *arguments, "--json"))
+
+    assert "chunk: 75 CUDA nodes = 150 app nodes" in text
+    assert found["app_nodes"] == {
+        "nodes": 150,
+        "chunk": 150,
+        "plateau": [150, 150],
+        "schedule": [150],
+    }
+    assert found["chunk"] == 75
+
+
+def test_the_object_holds_what_the_verdict_rests_on(capsys):
+    found = json.loads(printed(capsys, "recommend", DEMO, "--calibration", str(SAVED), "--json"))
+
+    assert found["schema"] == "gaptrace.recommendation/1"
+    assert found["unit"] == "cuda graph nodes"
+    assert (found["verdict"], found["nodes"], found["plateau"]) == ("one_graph", 75, [75, 75])
+    assert set(found["predicted_ns"]) == {
+        "per_launch",
+        "one_graph",
+        "chunk",
+        "schedule",
+        "device_only",
+    }
+    assert all(isinstance(ns, int) for ns in found["predicted_ns"].values())
+    assert found["gain_interval_ns"] == [0, 0]
+    assert {each["source"] for each in found["inputs"]} == {"trace", "calibration"}
+    assert found["sensitivity"][1]["name"] == "host_by_nodes_ns"
+    assert found["alternatives"][1]["loss_ns"] == 0
+    assert found["ungraphed"][0]["device"] == 0
+    assert found["calibration"]["gpu"] == "NVIDIA H200"
+    assert found["app_nodes"] is None

@@ -1,0 +1,154 @@
+"""Replays beside a program, with NumPy arrays on a device that runs everything at once.
+
+The graph of a step is stood in for by the function that was captured, called with the arguments of
+its capture: what a graph is, too. On a GPU: tests/test_measure_gpu.py.
+"""
+
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gaptrace.live import arrays, plans, shadow
+from gaptrace.live.notes import RunNotes
+
+
+class Graph:
+    """A function with what it was captured with; its outputs lie where the capture put them."""
+
+    def __init__(self, function):
+        self.handle, self.nodes, self._function = 1, 3, function
+        result = function()
+        # A capture does not run anything, and its results come from memory of its own.
+        self.outputs = result if id(result) in OWN else result.copy()
+
+    def launch(self, stream):
+        result = self._function()
+        if id(self.outputs) not in OWN:
+            self.outputs[...] = result
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
+OWN = set()
+
+
+def own(array):
+    OWN.add(id(array))
+    return array
+
+
+@pytest.fixture
+def device(monkeypatch):
+    OWN.clear()
+    snapshots = []
+
+    def capture(function, stream):
+        kept = [(array, array.copy()) for array in snapshots]
+        graph = Graph(function)
+        for array, before in kept:
+            array[...] = before
+        return graph
+
+    answer = SimpleNamespace(
+        cuCtxSynchronize=lambda: (0,),
+        cuStreamSynchronize=lambda stream: (0,),
+        cuStreamCreate=lambda flags: (0, 7),
+        cuStreamDestroy=lambda stream: (0,),
+        CUstream_flags=SimpleNamespace(CU_STREAM_NON_BLOCKING=1),
+    )
+
+    def arrays_in(value):
+        if isinstance(value, np.ndarray):
+            return [value]
+        if isinstance(value, dict):
+            value = list(value.values())
+        return (
+            [a for each in value for a in arrays_in(each)]
+            if isinstance(value, (list, tuple))
+            else []
+        )
+
+    on_host = SimpleNamespace(
+        POISON=arrays.POISON,
+        arrays_in=arrays_in,
+        address=lambda array: array.ctypes.data,
+        copied=lambda array: array.copy(),
+        put_back=lambda array, copy: np.copyto(array, copy),
+        poison=lambda array: array.fill(np.nan),
+        perturb=lambda array: np.multiply(array, 0.75, out=array),
+        on_host=lambda array: array.copy(),
+    )
+
+    @contextmanager
+    def freed():
+        yield
+
+    for name, stand_in in {
+        "capture": capture,
+        "split": lambda graph: graph,
+        "driver": lambda: answer,
+        "arrays": on_host,
+        "kernel_nodes": lambda graph: [object()],
+        "addresses": lambda nodes: [],
+        "changes": lambda before, after: [],
+        "current_stream": lambda stream: nullcontext(),
+        "_freed_memory": freed,
+    }.items():
+        monkeypatch.setattr(shadow, name, stand_in)
+    return snapshots
+
+
+@pytest.fixture
+def notes(monkeypatch):
+    made = RunNotes(None, [])
+    monkeypatch.setattr(plans, "_plan", None)
+    plans.plan_steps(made, arms=None, replays="1")
+    return made
+
+
+def test_a_step_that_would_compute_the_same(device, notes):
+    x = np.zeros(4)
+    device.append(x)
+
+    def step(x):
+        x += 1
+        return own(x)
+
+    watched = plans.planned(step, "token")
+    for _ in range(10):
+        watched(x)
+    # The program's own results are those of a run that nobody watches.
+    assert x.tolist() == [10.0] * 4
+    assert notes.verify["token"] == {"nodes": 3, "calls": 7, "problems": []}
+
+
+def test_results_that_the_program_keeps_where_they_are_are_state(device, notes):
+    total = own(np.zeros(4))
+    device.append(total)
+
+    def step(x):
+        np.add(total, x, out=total)
+        return total
+
+    watched = plans.planned(step, "token")
+    for _ in range(10):
+        watched(np.ones(4))
+    assert total.tolist() == [10.0] * 4
+    assert [p.get("kind") for p in notes.verify["token"]["problems"]] == []
+
+
+def test_inputs_that_move_are_a_problem_at_the_call_where_they_do(device, notes):
+    watched = plans.planned(lambda x: x * 2, "token")
+    x = np.ones(4)
+    for number in range(10):
+        watched(x if number < 6 else np.full(4, 5.0))
+    (problem,) = notes.verify["token"]["problems"]
+    assert (problem["kind"], problem["call"]) == ("other_result", 6)
+    assert problem["when"] == "inputs as they were"
+    assert "differs by up to 8" in problem["message"]
