@@ -72,7 +72,7 @@ def view(
 
 
 def _bins(analysis: Analysis, start_ns: int, end_ns: int, bins: int) -> pl.DataFrame:
-    """What is idle in the windows has a cause, and the rest is busy: together they are all of it."""
+    """What is idle in the windows has a cause, and the rest is busy: both are all of it."""
     key = ["device_id", "state"]
     idle = detail.by_bin(
         analysis.idle.select(
