@@ -83,6 +83,11 @@ class ArmTiming:
         return statistics.median(self.rounds_ns)
 
     @property
+    def error_ns(self) -> float | None:
+        """By how much `step_ns` may be off by chance (95 %); None for too few rounds."""
+        return median_error(self.rounds_ns)
+
+    @property
     def step_device_ns(self) -> float:
         """Median over the rounds of the time between the events."""
         return statistics.median(statistics.median(steps) for steps in self.device_ns)
@@ -125,6 +130,20 @@ class Measurement:
     def fastest(self) -> ArmTiming:
         """The arm whose step alone takes least."""
         return min(self.timings, key=lambda timing: timing.step_ns)
+
+    @property
+    def as_fast(self) -> tuple[ArmTiming, ...]:
+        """The other arms from which no difference to the fastest is shown."""
+        fastest = self.fastest
+        return tuple(
+            timing
+            for timing in self.timings
+            if timing is not fastest and not gain(timing, fastest).is_shown
+        )
+
+    def gain_of(self, timing: ArmTiming) -> "Gain":
+        """Return what an arm saves against the first; see `gain`."""
+        return gain(self.timings[0], timing)
 
     @property
     def break_even_replays(self) -> int | None:

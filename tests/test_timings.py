@@ -100,6 +100,19 @@ def test_the_fastest_arm():
     assert measured(90, 100).fastest.arm.kind == "per_launch"
 
 
+def test_arms_as_fast_as_the_fastest_and_gains_against_the_first():
+    first = timing("per_launch", (300,), (310,), (290,))
+    graph = timing("graph", (100,), (101,), (99,), schedule=(6,))
+    alike = timing("chunks", (100,), (99,), (102,), schedule=(3, 3))
+    whole = Measurement((first, graph, alike), 6, 900, 1, "g", "d", "13.0")
+    assert whole.fastest is graph
+    assert whole.as_fast == (alike,)
+    assert whole.gain_of(graph).gain_ns == 200
+    assert whole.gain_of(first).gain_ns == 0
+    assert graph.error_ns == pytest.approx(2.103, abs=1e-3)
+    assert measured(110, 100).timings[0].error_ns is None
+
+
 @pytest.mark.parametrize(
     ("nodes", "sizes"),
     [(600, (300, 150, 75, 38, 19)), (16, (8,)), (15, (8,)), (14, ()), (1, ()), (33, (17, 9))],

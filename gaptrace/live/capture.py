@@ -98,7 +98,7 @@ def capture(function: Callable[[], Any], stream: Any = None) -> CapturedGraph:
             there. The stream no longer captures then. What else the function raises passes on.
     """
     with ExitStack() as stack:
-        stack.enter_context(_no_collection())
+        stack.enter_context(no_collection())
         torch, cupy = _in_use("torch"), _in_use("cupy")
         pointer = _stream(stream, torch, cupy, stack)
         _refuse_stream(pointer)
@@ -109,8 +109,11 @@ def capture(function: Callable[[], Any], stream: Any = None) -> CapturedGraph:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """A graph or event that the garbage collector freed meanwhile would invalidate the capture."""
+def no_collection() -> Iterator[None]:
+    """Keep Python's garbage collector from running.
+
+    A graph or event that it freed during a capture would invalidate that.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gaptrace.live.arms import Runner, Start, put_back, wait
+from gaptrace.live.capture import no_collection
 from gaptrace.live.driver import done, driver
 from gaptrace.live.ranges import range as named_range
 from gaptrace.live.ranges import recording_domain
@@ -39,7 +40,8 @@ def time_arms(
     queued: list[list[int]] = [[] for _ in runners]
     # The order is random, to spread what comes with it, and the same in each run, to be repeated.
     order, turns = list(range(len(runners))), random.Random(0)
-    with _events() as events, _no_collection():
+    gc.collect()
+    with _events() as events, no_collection():
         for _ in range(rounds):
             turns.shuffle(order)
             for index in order:
@@ -109,16 +111,3 @@ def _events() -> Iterator[tuple[Any, Any]]:
     finally:
         for event in made:
             cuda.cuEventDestroy(event)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep Python's garbage collector out of the timed steps."""
-    was_on = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

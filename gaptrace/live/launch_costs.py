@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gaptrace.live.arms import wait
 from gaptrace.live.driver import done, driver
 from gaptrace.live.split import split
 from gaptrace.timings import LaunchCost
@@ -52,28 +53,24 @@ def _once(piece: int, pointer: int) -> tuple[float, float, float]:
     cuda = driver()
     launches, alone = [], []
     _launch(cuda, piece, pointer)
-    _wait(cuda, pointer)
+    wait(pointer)
     for _ in range(_ALONE):
         begin = time.perf_counter_ns()
         _launch(cuda, piece, pointer)
         launched = time.perf_counter_ns()
-        _wait(cuda, pointer)
+        wait(pointer)
         alone.append(time.perf_counter_ns() - begin)
         launches.append(launched - begin)
     begin = time.perf_counter_ns()
     for _ in range(_ROW):
         _launch(cuda, piece, pointer)
-    _wait(cuda, pointer)
+    wait(pointer)
     row_ns = (time.perf_counter_ns() - begin) / _ROW
     return statistics.median(launches), statistics.median(alone), row_ns
 
 
 def _launch(cuda: Any, piece: int, pointer: int) -> None:
     done(cuda.cuGraphLaunch(piece, pointer), "launching a part of the graph")
-
-
-def _wait(cuda: Any, pointer: int) -> None:
-    done(cuda.cuStreamSynchronize(pointer), "waiting for a part of the graph")
 
 
 def _medians(rounds: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from gaptrace.render.page import printed, table
 from gaptrace.render.units import change, count, duration
-from gaptrace.spread import median_error
-from gaptrace.timings import ArmTiming, Measurement, gain
+from gaptrace.timings import ArmTiming, Measurement
 
 
 def arms_text(measured: Sequence[tuple[str, Measurement]], *, width: int, color: bool) -> str:
@@ -34,12 +33,12 @@ def _step(name: str, measurement: Measurement) -> list[RenderableType]:
     rows = table("arm", "+graphs", "+step", "+±", "+queued", "+device", "+gain", "+±", "results")
     first = measurement.timings[0]
     for timing in measurement.timings:
-        against = gain(first, timing) if timing is not first else None
+        against = measurement.gain_of(timing) if timing is not first else None
         rows.add_row(
             timing.arm.name,
             count(len(timing.arm.schedule) or None),
             duration(timing.step_ns),
-            duration(median_error(timing.rounds_ns)),
+            duration(timing.error_ns),
             duration(timing.queued_ns),
             duration(timing.step_device_ns),
             change(round(against.gain_ns)) if against else "-",
@@ -73,16 +72,12 @@ def _agreement(difference: float | None) -> str:
 def _fastest(measurement: Measurement) -> str:
     """Name the fastest arm, and those that are as fast as far as this shows."""
     fastest = measurement.fastest
-    others = [timing for timing in measurement.timings if timing is not fastest]
-    alike = [timing for timing in others if not gain(timing, fastest).is_shown]
-    if not others:
+    if len(measurement.timings) == 1:
         return f"{fastest.arm.name} is the only arm."
-    if not alike:
+    if not measurement.as_fast:
         return f"{fastest.arm.name} is the fastest."
-    return (
-        f"{fastest.arm.name} is the fastest, with no difference shown from "
-        f"{', '.join(timing.arm.name for timing in alike)}."
-    )
+    names = ", ".join(timing.arm.name for timing in measurement.as_fast)
+    return f"{fastest.arm.name} is the fastest, with no difference shown from {names}."
 
 
 def _break_even(measurement: Measurement) -> list[str]:
