@@ -233,35 +233,17 @@ def test_a_silent_management_library(nvml, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("quick", "slow", "alone"),
-    [
-        ([100.0] * 30, [4000.0] * 10, True),
-        # Some of the short ones met another program; the shortest tells the clock.
-        ([100.0] * 5 + [2100.0] * 25, [4000.0] * 10, True),
-        # A few of the long ones were late, or about half of their time was another's.
-        ([100.0] * 30, [4000.0] * 8 + [9000.0] * 2, True),
-        ([100.0] * 30, [8000.0] * 10, False),
-        # What could not be timed says nothing.
-        ([None] * 30, [4000.0] * 10, False),
-        ([100.0] * 30, [None] * 10, False),
-    ],
+    ("absence_ns", "alone"),
+    # A look at the clock, one at a clock that moves in steps, and a turn of another program.
+    [(96, True), (33_000, True), (1_980_000, False)],
 )
-def test_long_kernels_that_take_turns_show_company(quick, slow, alone):
-    given = iter([*quick, *slow])
+def test_a_kernel_that_is_taken_off_shows_company(absence_ns, alone):
+    class Watched:
+        def longest_absence_ns(self, length_ns):
+            assert length_ns == 100_000_000
+            return absence_ns
 
-    class Timed:
-        stream = None
-
-        def spin(self, clocks):
-            return clocks
-
-        def launch(self, kernel, stream):
-            raise AssertionError
-
-        def device_ns(self, work):
-            return next(given)
-
-    assert probes.is_alone(Timed()) is alone
+    assert probes.is_alone(Watched()) is alone
 
 
 # In processes of their own

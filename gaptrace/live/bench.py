@@ -15,6 +15,7 @@ from gaptrace.live.kernels import (
     ASKED,
     EXCHANGES,
     GAVE_UP,
+    LONGEST,
     NAMES,
     OPENED,
     RAN_OUT,
@@ -159,6 +160,18 @@ class Bench:
         """Return its last node; with `marks` the only one."""
         values = (ctypes.c_uint64 * 3)(self._page_address, marks, _ANSWER_NS)
         return self.kernel("answer", values)
+
+    def longest_absence_ns(self, length_ns: int) -> int:
+        """Return the longest time for which a kernel was off the GPU while it meant to run.
+
+        The kernel looks at its clock for so long; the figure is the longest time between two looks,
+        that is a fraction of a microsecond if nothing came between.
+        """
+        self._page[LONGEST] = 0
+        values = (ctypes.c_uint64 * 2)(self._page_address, length_ns)
+        self.launch(self.kernel("watch", values), self.stream)
+        self.wait()
+        return int(self._page[LONGEST])
 
     def launching(self, kernel: tuple[Any, int], stream: Any) -> Callable[[], Any]:
         """Return the call that launches a kernel, with no more Python in it than need be."""

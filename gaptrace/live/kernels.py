@@ -14,6 +14,7 @@ ASKED = 2  # host: questions asked
 GAVE_UP = 3  # GPU: 1 once no question came
 STARTED = 4  # GPU: its clock when the work began
 ANSWERS = 5  # GPU: its clock at each answer
+LONGEST = ANSWERS + EXCHANGES  # GPU: the longest time between two looks of `watch` at its clock
 
 #: `spin`: lasts a number of clocks of the multiprocessor.
 #:
@@ -23,6 +24,8 @@ ANSWERS = 5  # GPU: its clock at each answer
 #: `mark` and `answer`: the first and the last node of a graph. Both clocks of one moment are known
 #: only by asking: the host writes a question, `answer` sees it, writes its clock, and the host sees
 #: that. `mark` left the GPU's clock at the start of the graph; with marks = 1, `answer` is both.
+#:
+#: `watch`: looks at the clock again and again. It does not run while another program has its turn.
 SOURCE = f"""
 typedef unsigned long long u64;
 
@@ -58,6 +61,18 @@ extern "C" __global__ void mark()
     mark_of_the_start = now();
 }}
 
+extern "C" __global__ void watch(volatile u64 *page, u64 length_ns)
+{{
+    if (threadIdx.x) return;
+    u64 begin = now(), last = begin, longest = 0;
+    while (last - begin < length_ns) {{
+        u64 seen = now();
+        if (seen - last > longest) longest = seen - last;
+        last = seen;
+    }}
+    page[{LONGEST}] = longest;
+}}
+
 extern "C" __global__ void answer(volatile u64 *page, u64 marks, u64 patience_ns)
 {{
     if (threadIdx.x) return;
@@ -73,7 +88,7 @@ extern "C" __global__ void answer(volatile u64 *page, u64 marks, u64 patience_ns
     }}
 }}
 """
-NAMES = ("spin", "latch", "mark", "answer")
+NAMES = ("spin", "latch", "mark", "answer", "watch")
 
 
 def compile_kernels(capability: tuple[int, int]) -> bytes:

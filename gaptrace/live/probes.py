@@ -33,8 +33,8 @@ _GRAPHS = 16
 _GRAPH_NODES = (16, 128)
 #: Clocks of the kernels that tell the clock's rate: one and two milliseconds, or so.
 _LONG_CLOCKS = 2_000_000
-#: A short kernel that tells the clock is so many times shorter than one that meets other programs.
-_PARTS = 40
+#: How long a kernel watches whether it is taken off the GPU, and when it was.
+_WATCH_NS, _ABSENCE_NS = 100_000_000, 500_000
 #: Queue depths are tried up to here; seen are 1,024 launches or fewer.
 MOST_LAUNCHES, MOST_GRAPHS = 4_096, 1_536
 #: A latch that is to run out: long against the launches that fit before it, 4 us each.
@@ -234,23 +234,14 @@ def _launch_until_let_go(
 
 
 def is_alone(bench: Bench) -> bool:
-    """Say whether a long kernel takes as much longer than a short one as it has more clocks.
+    """Say whether a kernel of a tenth of a second runs without being taken off the GPU.
 
-    Where programs take turns on a GPU, a kernel of 4 ms waits for the turns of the others, which
-    last some two milliseconds; one of 0.1 ms mostly ends within its own. The shortest of many short
-    ones tells the clock. Own choice of the limit: alone the two agree to a few percent, and one
-    other program that keeps the GPU busy doubles the time of the long one.
+    Programs take turns on a GPU, each for some two milliseconds (the default time slice), unless a
+    server (MPS) has them run together, which this does not see. Own choice of length and limit:
+    many turns long, and far above what a look at the clock takes (below 0.1 ms even where the clock
+    moves in steps), far below a turn.
     """
-    short, long = (bench.spin(_LONG_CLOCKS * 2 // parts) for parts in (_PARTS, 1))
-    quick = [ns for _ in range(30) if (ns := _spun(bench, short)) is not None]
-    slow = [ns for _ in range(10) if (ns := _spun(bench, long)) is not None]
-    if not quick or not slow:
-        return False
-    return statistics.median(slow) < 1.5 * _PARTS * min(quick)
-
-
-def _spun(bench: Bench, kernel: Any) -> float | None:
-    return bench.device_ns(partial(bench.launch, kernel, bench.stream))
+    return bench.longest_absence_ns(_WATCH_NS) < _ABSENCE_NS
 
 
 def warm_up(bench: Bench) -> None:
