@@ -191,7 +191,8 @@ def eager_bursts(trace: Trace, launches: pl.DataFrame, tree: pl.DataFrame) -> pl
     """Return the kernels that were launched one by one where a replay usually follows a replay.
 
     Between two graph launches a program makes some number of single launches, often none. Where it
-    makes `LEAST_BURST` more than it usually does (the median), a step ran without its graph.
+    makes `LEAST_BURST` more than it usually does (the median), a step ran without its graph. What
+    `gaptrace profile --arms` launches one by one, to compare, is none of the program's.
 
     Returns:
         one row per kernel launch in a burst: burst_id, process_id, device_id, call_id; is_rebuilt:
@@ -204,7 +205,7 @@ def eager_bursts(trace: Trace, launches: pl.DataFrame, tree: pl.DataFrame) -> pl
         .sort("call_start_ns")
         .with_columns(_replay=is_graph.cum_sum().over(_KEY))
     )
-    singles = calls.filter(~is_graph)
+    singles = _of_the_program(trace, calls.filter(~is_graph))
     counts = singles.group_by(*_KEY, "_replay").agg(_singles=pl.len().cast(pl.Int64))
     between = (
         calls.filter(is_graph)
@@ -225,6 +226,23 @@ def eager_bursts(trace: Trace, launches: pl.DataFrame, tree: pl.DataFrame) -> pl
     found = singles.join(bursts, on=[*_KEY, "_replay"], how="inner", maintain_order="left")
     return innermost_ranges(tree, found.with_columns(time_ns="call_start_ns")).select(
         pl.col("burst_id").cast(pl.Int64), *_KEY, "call_id", "is_rebuilt", "range"
+    )
+
+
+def _of_the_program(trace: Trace, launches: pl.DataFrame) -> pl.DataFrame:
+    """Launches outside the ranges of the arm per_launch (`timings.Arm.name`)."""
+    arms = trace.nvtx.filter((pl.col("domain") == "gaptrace") & (pl.col("name") == "per_launch"))
+    return (
+        launches.sort("call_start_ns")
+        .join_asof(
+            arms.select("thread_id", _arm_ns="start_ns", _arm_end_ns="end_ns").sort("_arm_ns"),
+            left_on="call_start_ns",
+            right_on="_arm_ns",
+            by="thread_id",
+            check_sortedness=False,
+        )
+        .filter((pl.col("call_start_ns") >= pl.col("_arm_end_ns")).fill_null(True))
+        .drop("_arm_ns", "_arm_end_ns")
     )
 
 

@@ -96,10 +96,11 @@ def graph_nodes(trace: Trace) -> pl.DataFrame:
     """Return how many CUDA nodes each graph exec has, as far as the trace tells.
 
     In node granularity the ops of an exec carry the ids of its nodes. In graph granularity the
-    launches that a thread made while it captured the graph are counted: each adds one node.
+    launches that a thread made while it captured the graph are counted: each adds one node. Where
+    `gaptrace.split` made the exec, the payload of the range `cut` around that is the number.
 
     Returns:
-        process_id, graph_exec_id, nodes; source: ops or capture.
+        process_id, graph_exec_id, nodes; source: ops, cut or capture.
     """
     from_ops = (
         trace.ops.filter(pl.col("graph_node_id").is_not_null())
@@ -108,8 +109,33 @@ def graph_nodes(trace: Trace) -> pl.DataFrame:
         .with_columns(source=pl.lit("ops"))
     )
     known = ["process_id", "graph_exec_id"]
-    from_capture = _captured_nodes(trace).join(from_ops, on=known, how="anti")
-    return pl.concat([from_ops, from_capture])
+    found = from_ops
+    for other in (_cut_nodes(trace), _captured_nodes(trace)):
+        found = pl.concat([found, other.join(found, on=known, how="anti")])
+    return found
+
+
+def _cut_nodes(trace: Trace) -> pl.DataFrame:
+    """Nodes of execs that `gaptrace.split` made."""
+    made = trace.nvtx.filter(
+        (pl.col("domain") == "gaptrace") & (pl.col("name") == "cut") & (pl.col("payload") > 0)
+    ).select("thread_id", "start_ns", "end_ns", nodes=pl.col("payload").cast(pl.Int64))
+    return (
+        trace.graph_events.filter(
+            (pl.col("event") == "exec") & pl.col("graph_exec_id").is_not_null()
+        )
+        .sort("time_ns")
+        .join_asof(
+            made.sort("start_ns"),
+            left_on="time_ns",
+            right_on="start_ns",
+            by="thread_id",
+            check_sortedness=False,
+        )
+        .filter(pl.col("time_ns") <= pl.col("end_ns"))
+        .unique(["process_id", "graph_exec_id"], keep="last", maintain_order=True)
+        .select("process_id", "graph_exec_id", "nodes", source=pl.lit("cut"))
+    )
 
 
 def _captured_nodes(trace: Trace) -> pl.DataFrame:

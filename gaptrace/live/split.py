@@ -17,6 +17,7 @@ from gaptrace.errors import GpuError, ScheduleError
 from gaptrace.live.driver import done, driver
 from gaptrace.live.graph_handles import graph_handle, stream_handle
 from gaptrace.live.graph_topology import Node, Topology, read_topology
+from gaptrace.live.ranges import range as named_range
 
 _EVENT_WAIT, _EVENT_RECORD, _SIGNAL, _WAIT, _MEMORY_OPS = 6, 7, 8, 9, 12
 _REFUSED = {
@@ -230,9 +231,13 @@ def _instantiate(graph: int, nodes: Sequence[Any], schedule: Sequence[int]) -> l
 
 
 def _use_up(graph: Any, nodes: Sequence[Any], schedule: Sequence[int], execs: list[Any]) -> None:
-    """Add an exec for each chunk of a graph that is ours: halve it until a part is one chunk."""
+    """Add an exec for each chunk of a graph that is ours: halve it until a part is one chunk.
+
+    A recording that keeps graphs as wholes does not tell how many nodes a copy has: the range does.
+    """
     if len(schedule) == 1:
-        execs.append(done(driver().cuGraphInstantiate(graph, 0), "instantiating a chunk"))
+        with named_range("cut", payload=schedule[0]):
+            execs.append(done(driver().cuGraphInstantiate(graph, 0), "instantiating a chunk"))
         return
     chunks = cuts.halve(schedule)
     count = sum(schedule[:chunks])
