@@ -16,6 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gaptrace.analysis import analyze
+from gaptrace.cli.calibrations import calibration_for
+from gaptrace.read import read
 from gaptrace.timings import measurement_of
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -23,11 +26,9 @@ CHUNKS = (16, 64, 256)
 #: name -> script and arguments; chunks of these sizes are among `Recommendation.by_size`.
 STEPS = {
     "CuPy, 600 in a line": ("cupy_chain.py",),
-    "CuPy, 600 of 3 us": ("cupy_chain.py", "--rounds", "500"),
     "PyTorch decoder, tiny": ("torch_decoder.py", "--size", "tiny"),
     "PyTorch decoder, small": ("torch_decoder.py", "--size", "small"),
     "PyTorch decoder, small, branches": ("torch_decoder.py", "--size", "small", "--branches"),
-    "PyTorch decoder, medium": ("torch_decoder.py", "--size", "medium"),
     "PyTorch decoder, large": ("torch_decoder.py", "--size", "large"),
 }
 #: name -> without graphs, with the program's own.
@@ -41,7 +42,6 @@ PAIRS = {
         ("jax_decoder.py", "--command-buffers", "default"),
     ),
 }
-RUNS = 3
 
 
 def profile(folder, program, *options):
@@ -52,61 +52,65 @@ def profile(folder, program, *options):
         [*command, str(PROGRAMS / script), *arguments], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        sys.exit(f"{folder.name}: {done.stderr[-2000:]}")
+        sys.exit(f"{folder}: {done.stderr[-2000:]}")
 
 
-def advice(folder):
-    return json.loads((folder / "analysis.json").read_text())["recommendation"]
+def advice(export):
+    """What gaptrace says of a recording, with the calibration of this machine."""
+    trace = read(export)
+    return analyze(trace, calibration=calibration_for(trace, None)).recommendation
 
 
-def predictions(found):
-    """Predicted ns of each arm that was timed."""
-    by_size = {f"chunk:{each['chunk']}": each["step_ns"] for each in found["by_size"]}
-    arms = {"per_launch": "per_launch", "one_graph": f"graph:{found['nodes']}"}
-    predicted = found["predicted_ns"]
-    return by_size | {arm: predicted[name] for name, arm in arms.items() if name in predicted}
-
-
-def of_step(name, program, folder):
+def of_step(name, program, folder, runs):
     """Time, record and predict one program; one record."""
-    chunks = ",".join(map(str, CHUNKS))
-    options = ("--arms", "per_launch,graph,chunks", "--chunks", chunks, "--granularity", "both")
-    profile(folder / "arms", program, *options)
+    arms = ("--arms", "per_launch,graph,chunks", "--chunks", ",".join(map(str, CHUNKS)))
+    record = {"program": name, "nodes": None, "measured_ns": {}, "said": []}
+    for run in range(runs):
+        here = folder / f"arms{run}"
+        profile(here, program, *arms, "--granularity", "both" if run == 0 else "graph")
+        (found,) = json.loads((here / "arms.json").read_text()).values()
+        measured = measurement_of(found)
+        record["nodes"] = measured.nodes
+        for each in measured.timings:
+            record["measured_ns"].setdefault(each.arm.name, []).append(each.step_ns)
+        for export in sorted(here.rglob("*.sqlite")):
+            record["said"].append(said_of_graphs(export))
     profile(folder / "plain", program)
-    (measured,) = json.loads((folder / "arms" / "arms.json").read_text()).values()
-    measured = measurement_of(measured)
-    record = {"program": name, "nodes": measured.nodes, "verdict": {}, "predicted_ns": {}}
-    record["measured_ns"] = {each.arm.name: each.step_ns for each in measured.timings}
-    record["error_ns"] = {each.arm.name: each.error_ns for each in measured.timings}
-    for granularity in ("graph", "node"):
-        found = advice(folder / "arms" / granularity)
-        record["verdict"][granularity] = found["verdict"]
-        record["predicted_ns"][granularity] = predictions(found)
-    found = advice(folder / "plain")
-    steps = [each for each in found["ungraphed"] if each["unit"].endswith(("token", "chain"))]
-    if steps:
-        record["verdict"]["plain"] = steps[0]["verdict"]
-        record["predicted_ns"]["plain"] = {
-            "per_launch": steps[0]["per_launch_ns"],
-            f"graph:{measured.nodes}": steps[0]["one_graph_ns"],
-        }
+    record["said"].append(said_of_launches(folder / "plain" / "graph.sqlite"))
     return record
 
 
-def of_pair(name, programs, folder):
+def said_of_graphs(export):
+    found = advice(export)
+    names = {"per_launch": "per_launch", "one_graph": f"graph:{found.nodes}"}
+    predicted = {f"chunk:{each.chunk}": each.step_ns for each in found.by_size}
+    predicted |= {arm: found.predicted_ns[name] for name, arm in names.items() if found.nodes}
+    return {
+        "from": f"arms, {export.stem}",
+        "verdict": found.verdict,
+        "cause": found.cause,
+        "predicted_ns": predicted,
+    }
+
+
+def said_of_launches(export):
+    found = advice(export)
+    said = {"from": "as it is", "verdict": found.verdict, "cause": found.cause, "predicted_ns": {}}
+    for each in found.ungraphed:
+        if each.unit.rsplit("/", 1)[-1] in ("token", "chain"):
+            arms = {"per_launch": each.per_launch_ns, f"graph:{each.kernels}": each.one_graph_ns}
+            return said | {"verdict": each.verdict, "cause": each.cause, "predicted_ns": arms}
+    return said
+
+
+def of_pair(name, programs, folder, runs):
     """Time both, record both, predict from that without graphs; one record."""
-    record = {"program": name, "measured_ns": {}, "verdict": {}, "predicted_ns": {}}
-    for label, program in zip(("without", "with"), programs, strict=True):
-        record["measured_ns"][label] = [timed(program) for _ in range(RUNS)]
-        profile(folder / label, program)
-        found = advice(folder / label)
-        steps = [each for each in found["ungraphed"] if each["unit"].endswith("token")]
-        record["verdict"][label] = [found["verdict"], found["cause"], found["nodes"]]
-        record["predicted_ns"][label] = found["predicted_ns"] | {
-            f"ungraphed_{key}": steps[0][key]
-            for key in ("kernels", "verdict", "cause", "per_launch_ns", "one_graph_ns")
-            if steps
-        }
+    record = {"program": name, "nodes": None, "measured_ns": {}, "said": []}
+    for label, program in zip(("per_launch", "own graphs"), programs, strict=True):
+        record["measured_ns"][label] = [timed(program) for _ in range(runs)]
+        profile(folder / label.replace(" ", "_"), program)
+        export = folder / label.replace(" ", "_") / "graph.sqlite"
+        record["said"].append(said_of_launches(export) | {"from": label})
     return record
 
 
@@ -122,24 +126,26 @@ def timed(program):
     return 1e3 * float(re.search(r"median step ([\d.]+) us", done.stdout)[1])
 
 
-def line_of(record):
-    """One program: each arm as measured, and by how much each prediction is off."""
-    measured, errors = record["measured_ns"], []
-    text = [f"{record['program']} ({record.get('nodes')} nodes): {record['verdict']}"]
-    for source, predicted in record["predicted_ns"].items():
-        if not isinstance(measured.get("per_launch"), float):
-            text.append(f"  {source}: measured {measured[source]}, said {predicted}")
-            continue
-        off = {arm: predicted[arm] / ns - 1 for arm, ns in measured.items() if arm in predicted}
-        errors = [abs(each) for each in off.values()]
-        text.append(
-            f"  {source:>6}: "
-            + ", ".join(
-                f"{arm} {measured[arm] / 1e3:.0f} us {each:+.1%}" for arm, each in off.items()
-            )
-            + (f"; median {statistics.median(errors):.1%}" if errors else "")
-        )
-    return "\n".join(text)
+def lines_of(record):
+    """One program: what was measured, then what was said and by how much it was off."""
+    measured = record["measured_ns"]
+    shown = (
+        f"{arm} {' '.join(f'{ns / 1e3:.0f}' for ns in runs)} us" for arm, runs in measured.items()
+    )
+    yield f"{record['program']}, {record['nodes']} nodes: {', '.join(shown)}"
+    for said in record["said"]:
+        predicted = said["predicted_ns"]
+        off = [
+            f"{arm} {predicted[arm] / statistics.median(runs) - 1:+.1%}"
+            for arm, runs in measured.items()
+            if arm in predicted
+        ]
+        rest = [
+            f"{arm} {ns / 1e3:.0f} us"
+            for arm, ns in predicted.items()
+            if arm not in measured and not arm.startswith("chunk")
+        ]
+        yield f"  {said['from']}: {said['verdict']} {said['cause'] or ''}: " + ", ".join(off + rest)
 
 
 def main(argv=None):
@@ -147,17 +153,15 @@ def main(argv=None):
     parser.add_argument("--out", type=Path, help="append each program as a line of JSON")
     parser.add_argument("--folder", type=Path, default=Path("gaptrace-runs"), help="for recordings")
     parser.add_argument("--only", default="", help="programs whose name holds this")
+    parser.add_argument("--runs", type=int, default=2, help="processes without a recorder")
     options = parser.parse_args(argv)
-    kinds = ((STEPS, of_step), (PAIRS, of_pair))
-    for number, (name, program, of_kind) in enumerate(
-        (name, program, of_kind)
-        for programs, of_kind in kinds
-        for name, program in programs.items()
-    ):
+    every = [(name, program, of_step) for name, program in STEPS.items()]
+    every += [(name, program, of_pair) for name, program in PAIRS.items()]
+    for number, (name, program, of_kind) in enumerate(every):
         if options.only not in name:
             continue
-        record = of_kind(name, program, options.folder / f"program{number}")
-        print(line_of(record), flush=True)
+        record = of_kind(name, program, options.folder / f"program{number}", options.runs)
+        print(*lines_of(record), sep="\n", flush=True)
         if options.out:
             with options.out.open("a") as file:
                 file.write(json.dumps(record) + "\n")

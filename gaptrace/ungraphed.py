@@ -9,7 +9,15 @@ import polars as pl
 
 from gaptrace.calibration import Calibration
 from gaptrace.cost import break_even_replays
-from gaptrace.machine_costs import Level, build_ns, cut_gap, host_costs, launch_slowdown, value_of
+from gaptrace.machine_costs import (
+    Level,
+    build_ns,
+    cut_gap,
+    host_costs,
+    host_speed,
+    launch_slowdown,
+    value_of,
+)
 from gaptrace.predict import StepCosts
 from gaptrace.recommendation import NOISE_FRACTION, UngraphedStep, Verdict
 from gaptrace.schedules import plateau, uniform_sizes
@@ -32,9 +40,10 @@ def ungraphed_steps(
     """Weigh graphs for every sequence of steps that launch kernels and no graph.
 
     A step without a recorder is predicted from its launches: host time from one to the next,
-    multiplied by what a launch takes without the recorder over with it, as calibrated; device time
-    as recorded. In a graph kernels follow each other as closely as nodes do; what passes between
-    them there is part of the recorded kernel times, or up to the calibrated gap between nodes more.
+    multiplied by what a launch takes without the recorder over with it, as calibrated, and by how
+    slow the host was meanwhile; device time as recorded. In a graph kernels follow each other as
+    closely as nodes do; what passes between them there is part of the recorded kernel times, or up
+    to the calibrated gap between nodes more.
 
     Args:
         trace: the trace.
@@ -53,7 +62,7 @@ def ungraphed_steps(
         each.group_by("key", "device_id", "unit", maintain_order=True)
         .agg(
             pl.len().alias("steps"),
-            pl.col("kernels", "interval_ns", "busy_ns", "waits").median(),
+            pl.col("kernels", "interval_ns", "api_ns", "busy_ns", "waits").median(),
             (pl.col("sequence").unique_counts().max() / pl.len()).alias("alike"),
             pl.col("span_ns").sum().alias("total_ns"),
         )
@@ -64,7 +73,10 @@ def ungraphed_steps(
 
 
 def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFrame:
-    """One row per step without graphs: kernels, interval_ns, busy_ns, waits, sequence, span_ns."""
+    """One row per step without graphs: kernels, interval_ns, busy_ns, waits, sequence, span_ns.
+
+    And api_ns: the median launch call.
+    """
     at = "call_start_ns" if steps.source == "nvtx" else "start_ns"
     names = trace.ops.filter(pl.col("call_id").is_not_null()).unique("call_id", keep="first")
     pageable = (pl.col("source_memory") == "pageable") | (pl.col("target_memory") == "pageable")
@@ -87,6 +99,10 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
             .sum()
             .alias("copies"),
             works.sum().alias("busy_ns"),
+            (pl.col("call_end_ns") - pl.col("call_start_ns"))
+            .filter(kind == "launch")
+            .median()
+            .alias("api_ns"),
             pl.col("name").str.join(">").hash().alias("sequence"),
         )
         .filter(pl.col("graphs") == 0)
@@ -197,7 +213,9 @@ def _costs(
         cut_gap_ns=max(0.0, cut_gap(calibration, level)),
         device_free_ns=0.0,
         notice_ns=0.0,
-        launch_ns=row["interval_ns"] * launch_slowdown(calibration, recorder, level),
+        launch_ns=row["interval_ns"]
+        * launch_slowdown(calibration, recorder, level)
+        * host_speed(calibration, row["api_ns"] or 0.0, level),
         launch_delta_ns=max(0.0, value("launch_latency_ns") - value("launch_api_ns")),
         kernel_gap_ns=max(0.0, value("kernel_gap_ns") - value("node_gap_ns")),
     )
