@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from gaptrace import detail, ranges
-from gaptrace.analysis import Analysis
-from gaptrace.launches import calls_by_id
-from gaptrace.timelines import named_cause
-from gaptrace.trace import SUBMITTING, Trace
+from gaptrace import detail
+from gaptrace.lookup import every_row, first_rows
+from gaptrace.prepared import STREAM, Group, Prepared
+from gaptrace.timelines import CAUSES
+from gaptrace.trace import OP_KINDS
 
 #: Lanes that people can still tell apart. The streams and threads with most rows have their own.
 _MOST_STREAMS = 8
 _MOST_THREADS = 4
 _MOST_DEPTH = 5
-_STREAM = ["device_id", "process_id", "context_id", "stream_id"]
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 
 LANES = pl.Schema(
@@ -48,13 +47,23 @@ SPANS = pl.Schema(
 )
 
 
+@dataclass(frozen=True)
+class _Lane:
+    """A lane of a window: what it holds, its place and name, and its spans."""
+
+    holds: str  # op, call, range, execution: the frame that its spans are rows of
+    place: int
+    label: str
+    spans: detail.Spans
+
+
 def find_lanes(
-    analysis: Analysis, start_ns: int, end_ns: int, bins: int
+    prepared: Prepared, start_ns: int, end_ns: int, bins: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return what is seen of single spans in a window.
 
     Args:
-        analysis: of the trace.
+        prepared: the analysis.
         start_ns: begin of the window.
         end_ns: its end.
         bins: how finely; for each lane at most twice as many spans are returned.
@@ -62,52 +71,49 @@ def find_lanes(
     Returns:
         rows of `LANES`, and rows of `SPANS`.
     """
-    trace = analysis.trace
-    inside = (pl.col("end_ns") >= start_ns) & (pl.col("start_ns") < end_ns)
-    ops, api = trace.ops.filter(inside), trace.api.filter(inside)
-    tree = ranges.range_tree(trace.nvtx).filter(inside)
-    threads = _numbers(api["thread_id"], tree["thread_id"])
-    seen = _Screen(start_ns, end_ns, bins)
-    rows = pl.concat(
-        [
-            _executions(analysis.executions.filter(inside), trace, seen),
-            _streams(ops, seen),
-            _calls(api, threads, seen),
-            _ranges(tree, threads, seen),
-        ],
-        how="diagonal",
+    window = start_ns, end_ns
+    threads = _numbers(prepared, window)
+    found = [
+        *_executions(prepared.executions, window),
+        *_streams(prepared.streams, window),
+        *_calls(prepared.calls, threads, window),
+        *_ranges(prepared.ranges, threads, window),
+    ]
+    order = sorted({(lane.place, lane.label) for lane in found})
+    numbers = {name: number for number, name in enumerate(order)}
+    edges = detail.bin_edges(start_ns, end_ns, bins)
+    seen: dict[str, list[pl.DataFrame]] = {}
+    for lane in found:
+        rows = detail.visible(lane.spans, edges)
+        number = pl.lit(numbers[lane.place, lane.label], pl.Int64)
+        seen.setdefault(lane.holds, []).append(rows.with_columns(lane=number))
+    described = [_DESCRIBED[holds](pl.concat(rows), prepared) for holds, rows in seen.items()]
+    spans = pl.concat([SPANS.to_frame(), *described], how="diagonal")
+    lanes = pl.DataFrame(
+        [(number, label) for number, (_, label) in enumerate(order)], schema=LANES, orient="row"
     )
-    order = (
-        rows.select("group", "label")
-        .unique()
-        .sort("group", "label")
-        .with_row_index("lane")
-        .with_columns(pl.col("lane").cast(pl.Int64))
-    )
-    numbered = rows.join(order, on=["group", "label"], maintain_order="left")
-    spans = _described(numbered.sort("lane", "start_ns", maintain_order=True), analysis)
-    return order.select("lane", "label"), spans
+    return lanes, spans.sort("lane", "start_ns", "end_ns", maintain_order=True)
 
 
-@dataclass(frozen=True)
-class _Screen:
-    """The window, and how many bins it has."""
-
-    start_ns: int
-    end_ns: int
-    bins: int
-
-    def visible(self, spans: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-        """Return what is seen of spans."""
-        return detail.visible(spans, self.start_ns, self.end_ns, self.bins, by, main="kind")
+def _counted(group: Group, window: tuple[int, int]) -> pl.DataFrame:
+    """The keys of those spans that reach into the window, their number, how many reach in."""
+    lens = [detail.count_inside(spans, *window) for spans in group.spans]
+    counted = group.keys.with_columns(len=pl.Series(lens, dtype=pl.Int64))
+    return counted.with_row_index("spans").filter(pl.col("len") > 0)
 
 
-def _numbers(*thread_ids: pl.Series) -> pl.DataFrame:
+def _shared(group: Group, numbers: pl.Series, window: tuple[int, int]) -> detail.Spans:
+    return detail.joined([group.spans[number] for number in numbers], *window)
+
+
+def _numbers(prepared: Prepared, window: tuple[int, int]) -> pl.DataFrame:
     """thread_id, thread: from 1 on, of the threads with most rows; ids of recorders are long."""
-    both = pl.concat(thread_ids).drop_nulls().alias("thread_id").to_frame()
+    both = [_counted(each, window) for each in (prepared.calls, prepared.ranges)]
     return (
-        both.group_by("thread_id")
-        .len()
+        pl.concat([counted.select("thread_id", "len") for counted in both])
+        .drop_nulls()
+        .group_by("thread_id")
+        .agg(pl.col("len").sum())
         .sort("len", "thread_id", descending=[True, False])
         .head(_MOST_THREADS)
         .select("thread_id")
@@ -115,24 +121,13 @@ def _numbers(*thread_ids: pl.Series) -> pl.DataFrame:
     )
 
 
-def _streams(ops: pl.DataFrame, screen: _Screen) -> pl.DataFrame:
+def _streams(streams: Group, window: tuple[int, int]) -> list[_Lane]:
     """Ops in the lanes of their streams."""
-    counts = (
-        ops.filter(~pl.col("is_unified_memory"))
-        .group_by(_STREAM)
-        .len()
-        .sort("len", *_STREAM, descending=[True, *(False for _ in _STREAM)])
+    counted = _counted(streams, window)
+    of_streams = counted.filter(~pl.col("is_unified_memory")).sort(
+        "len", *STREAM, descending=[True, *(False for _ in STREAM)]
     )
-    own = counts.head(_MOST_STREAMS).drop("len").with_columns(_own=pl.lit(True))
-    lane = [*_STREAM, "_own", "is_unified_memory"]
-    placed = ops.select("op_id", "start_ns", "end_ns", "kind", "is_unified_memory", *_STREAM)
-    if counts.height > own.height or ops["is_unified_memory"].any():
-        placed = placed.join(own, on=_STREAM, how="left").with_columns(
-            pl.when(pl.col("_own") & ~pl.col("is_unified_memory")).then(pl.col(name)).alias(name)
-            for name in (*_STREAM, "_own")
-        )
-    else:
-        placed = placed.with_columns(_own=pl.lit(True))
+    own = of_streams.head(_MOST_STREAMS)
     processes = own.select(pl.col("process_id").unique().sort()).with_row_index("process", offset=1)
     several = {name: own[name].n_unique() > 1 for name in ("device_id", "process_id")}
     # Streams are unique only within a context: two that share a number are told apart by it.
@@ -143,152 +138,148 @@ def _streams(ops: pl.DataFrame, screen: _Screen) -> pl.DataFrame:
         *([pl.format("context {} ", "context_id")] if alike else []),
         pl.format("stream {}", "stream_id"),
     )
-    return (
-        screen.visible(placed, lane)
-        .join(processes, on="process_id", how="left", maintain_order="left")
-        .select(
-            "op_id",
-            "start_ns",
-            "end_ns",
-            "span_count",
-            "covered_ns",
-            kind=pl.col("kind").cast(pl.String),
-            label=pl.when("is_unified_memory")
-            .then(pl.lit("unified memory"))
-            .when("_own")
-            .then(label)
-            .otherwise(pl.lit("other streams")),
-            group=pl.lit(1),
-        )
-    )
+    named = own.join(processes, on="process_id", how="left", maintain_order="left")
+    shared = {
+        "other streams": of_streams["spans"][_MOST_STREAMS:],
+        "unified memory": counted.filter("is_unified_memory")["spans"],
+    }
+    return [
+        *(
+            _Lane("op", 1, name, streams.spans[number])
+            for number, name in named.select("spans", label).rows()
+        ),
+        *(
+            _Lane("op", 1, name, _shared(streams, numbers, window))
+            for name, numbers in shared.items()
+            if len(numbers)
+        ),
+    ]
 
 
-def _executions(executions: pl.DataFrame, trace: Trace, screen: _Screen) -> pl.DataFrame:
+def _executions(executions: Group, window: tuple[int, int]) -> list[_Lane]:
     """Graph executions in node granularity, where their ops are single nodes; else none."""
-    whole = executions if trace.meta.granularity == "node" else executions.clear()
-    several = whole["device_id"].n_unique() > 1
-    spans = whole.select(
-        "device_id",
-        "start_ns",
-        "end_ns",
-        "lead_ns",
-        "api_ns",
-        "gap_ns",
-        own_name=pl.format("graph exec {}, {} ops", "graph_exec_id", "op_count"),
-        kind=pl.lit("graph"),
-    )
-    label = pl.format("device {} graphs", "device_id") if several else pl.lit("graphs")
-    return (
-        screen.visible(spans, ["device_id"])
-        .with_columns(label=label, group=pl.lit(0))
-        .drop("device_id")
-    )
+    counted = _counted(executions, window)
+    return [
+        _Lane(
+            "execution",
+            0,
+            f"device {device_id} graphs" if counted.height > 1 else "graphs",
+            executions.spans[number],
+        )
+        for number, device_id in counted.select("spans", "device_id").rows()
+    ]
 
 
-def _calls(api: pl.DataFrame, threads: pl.DataFrame, screen: _Screen) -> pl.DataFrame:
+def _calls(calls: Group, threads: pl.DataFrame, window: tuple[int, int]) -> list[_Lane]:
     """CUDA calls with the cause that each counts as while the device waits for it."""
-    kind = (
-        pl.when((pl.col("kind") == "graph_build") | pl.col("capture_id").is_not_null())
-        .then(named_cause("graph_build"))
-        .when(pl.col("kind").is_in(["wait", "blocking_copy"]))
-        .then(named_cause("host_sync"))
-        .when(pl.col("kind").is_in(SUBMITTING))
-        .then(named_cause("launch_call"))
-        .otherwise(named_cause("api_other"))
+    shown = _counted(calls, window).join(threads, on="thread_id", maintain_order="left")
+    return [
+        _Lane(
+            "call",
+            2,
+            _label("CUDA calls", thread, threads),
+            calls.spans[number],
+        )
+        for number, thread in shown.select("spans", "thread").rows()
+    ]
+
+
+def _ranges(ranges: Group, threads: pl.DataFrame, window: tuple[int, int]) -> list[_Lane]:
+    shown = _counted(ranges, window).join(threads, on="thread_id", maintain_order="left")
+    nested = shown.filter(~pl.col("is_crossing") & (pl.col("depth") < _MOST_DEPTH))
+    lanes = [
+        _Lane(
+            "range",
+            3,
+            _label("NVTX", thread, threads) + (f", depth {depth + 1}" if depth else ""),
+            ranges.spans[number],
+        )
+        for number, thread, depth in nested.select("spans", "thread", "depth").rows()
+    ]
+    # Ranges that cross each other share a lane, whoever opened them.
+    crossing = shown.filter("is_crossing")["spans"]
+    if len(crossing):
+        lanes.append(_Lane("range", 4, "NVTX start/end", _shared(ranges, crossing, window)))
+    return lanes
+
+
+def _label(name: str, thread: int, threads: pl.DataFrame) -> str:
+    return name if threads.height < 2 else f"thread {thread} {name}"
+
+
+def _described_ops(seen: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
+    """Say of ops how they were launched, how far ahead, and which gap they ended."""
+    ops = prepared.analysis.trace.ops
+    found = seen.with_columns(
+        kind=_names(seen["kind"], OP_KINDS),
+        op_id=ops["op_id"].gather(seen["row"]),
+        name=ops["name"].gather(seen["row"]).cast(pl.String),
     )
-    calls = api.join(threads, on="thread_id", maintain_order="left")
-    spans = calls.select("call_id", "start_ns", "end_ns", "thread", kind=kind)
+    calls = first_rows(prepared.call_rows, ops["call_id"].gather(seen["row"]))
+    named = prepared.named_calls
+    ended = named["call_end_ns"].gather(calls)
     return (
-        screen.visible(spans, ["thread"])
-        .with_columns(
-            pl.col("kind").cast(pl.String), label=_label("CUDA calls", threads), group=pl.lit(2)
+        found.with_columns(
+            call_name=named["call_name"].gather(calls).cast(pl.String),
+            api_ns=ended - named["call_start_ns"].gather(calls),
+            lead_ns=ops["start_ns"].gather(seen["row"]) - ended,
         )
-        .drop("thread")
+        .join(_gaps_before(found["op_id"], prepared), on="op_id", how="left", maintain_order="left")
+        .drop("op_id", "row")
     )
 
 
-def _ranges(tree: pl.DataFrame, threads: pl.DataFrame, screen: _Screen) -> pl.DataFrame:
-    crossing = pl.col("kind") == "start_end"
-    nested = tree.join(threads, on="thread_id", maintain_order="left").select(
-        "start_ns",
-        "end_ns",
-        own_name="path",
-        kind=pl.lit("range"),
-        # Ranges that cross each other share a lane, whoever opened them.
-        thread=pl.when(~crossing).then("thread"),
-        depth=pl.when(~crossing).then("depth"),
+def _described_calls(seen: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
+    calls = prepared.named_calls
+    launched = first_rows(prepared.launch_rows, calls["call_id"].gather(seen["row"]))
+    return seen.with_columns(
+        kind=_names(seen["kind"], CAUSES),
+        name=calls["call_name"].gather(seen["row"]).cast(pl.String),
+        lead_ns=prepared.analysis.launches["lead_ns"].gather(launched),
+    ).drop("row")
+
+
+def _described_ranges(seen: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
+    return seen.with_columns(
+        kind=pl.when(pl.col("kind").is_not_null()).then(pl.lit("range")),
+        name=prepared.tree["path"].gather(seen["row"]),
+    ).drop("row")
+
+
+def _described_executions(seen: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
+    own = prepared.graph_executions.select(
+        pl.col("graph_exec_id", "op_count", "api_ns", "lead_ns", "gap_ns").gather(
+            pl.lit(seen["row"])
+        )
     )
-    shown = nested.filter(pl.col("depth").fill_null(0) < _MOST_DEPTH)
-    depth = pl.when(pl.col("depth") > 0).then(pl.format(", depth {}", pl.col("depth") + 1))
-    label = pl.concat_str(_label("NVTX", threads), depth.otherwise(pl.lit("")))
     return (
-        screen.visible(shown, ["thread", "depth"])
+        seen.hstack(own)
         .with_columns(
-            label=pl.when(pl.col("thread").is_null())
-            .then(pl.lit("NVTX start/end"))
-            .otherwise(label),
-            group=pl.when(pl.col("thread").is_null()).then(4).otherwise(3),
+            kind=pl.when(pl.col("kind").is_not_null()).then(pl.lit("graph")),
+            name=pl.format("graph exec {}, {} ops", "graph_exec_id", "op_count"),
         )
-        .drop("thread", "depth")
+        .drop("row", "graph_exec_id", "op_count")
     )
 
 
-def _label(name: str, threads: pl.DataFrame) -> pl.Expr:
-    if threads.height < 2:
-        return pl.lit(name)
-    return pl.format("thread {} {}", "thread", pl.lit(name))
+_DESCRIBED = {
+    "op": _described_ops,
+    "call": _described_calls,
+    "range": _described_ranges,
+    "execution": _described_executions,
+}
 
 
-def _described(seen: pl.DataFrame, analysis: Analysis) -> pl.DataFrame:
-    """Say of the spans that are drawn one by one what they are and why the device waited."""
-    trace = analysis.trace
-    shown_ops, shown_calls = (seen.select(pl.col(c).drop_nulls())[c] for c in ("op_id", "call_id"))
-    calls = calls_by_id(trace).select(
-        "call_id",
-        "call_end_ns",
-        pl.col("call_name").cast(pl.String),
-        call_ns=pl.col("call_end_ns") - pl.col("call_start_ns"),
-    )
-    ops = (
-        trace.ops.filter(pl.col("op_id").is_in(shown_ops.implode()))
-        .select(
-            "op_id", "start_ns", pl.col("name").cast(pl.String).alias("op_name"), _call="call_id"
-        )
-        .join(calls.rename({"call_id": "_call"}), on="_call", how="left")
-        .with_columns(op_lead_ns=pl.col("start_ns") - pl.col("call_end_ns"))
-        .drop("start_ns", "call_end_ns", "_call")
-    )
-    called = calls.filter(pl.col("call_id").is_in(shown_calls.implode())).select(
-        "call_id", own_call="call_name"
-    )
-    led = analysis.launches.select("call_id", led_ns="lead_ns").unique("call_id", keep="first")
-    found = (
-        seen.join(ops, on="op_id", how="left", maintain_order="left")
-        .join(called, on="call_id", how="left", maintain_order="left")
-        .join(led, on="call_id", how="left", maintain_order="left")
-        .join(_gaps_before(analysis, shown_ops), on="op_id", how="left", maintain_order="left")
-    )
-    return found.select(
-        "lane",
-        "start_ns",
-        "end_ns",
-        "kind",
-        name=pl.coalesce("own_name", "op_name", "own_call"),
-        span_count="span_count",
-        covered_ns="covered_ns",
-        call_name="call_name",
-        api_ns=pl.coalesce("api_ns", "call_ns"),
-        lead_ns=pl.coalesce("lead_ns", "op_lead_ns", "led_ns"),
-        gap_ns=pl.coalesce("gap_ns", "before_ns"),
-        cause="cause",
-    ).select(pl.col(name).cast(dtype) for name, dtype in SPANS.items())
+def _names(kinds: pl.Series, names: pl.Enum) -> pl.Series:
+    return names.categories.gather(kinds)
 
 
-def _gaps_before(analysis: Analysis, op_ids: pl.Series) -> pl.DataFrame:
-    """op_id, before_ns, cause: the device gap that an op ended, and the cause of most of it."""
-    ended = analysis.gaps.filter(pl.col("next_op_id").is_in(op_ids.implode()))
+def _gaps_before(op_ids: pl.Series, prepared: Prepared) -> pl.DataFrame:
+    """op_id, gap_ns, cause: the device gap that an op ended, and the cause of most of it."""
+    analysis = prepared.analysis
+    ended = analysis.gaps[every_row(prepared.ended_rows, op_ids)]
     main = (
-        analysis.idle.filter(pl.col("gap_id").is_in(ended["gap_id"].drop_nulls().implode()))
+        analysis.idle[every_row(prepared.piece_rows, ended["gap_id"])]
         .group_by("gap_id", "cause", maintain_order=True)
         .agg(ns=_LENGTH.sum())
         .sort("ns", descending=True, maintain_order=True)
@@ -296,8 +287,8 @@ def _gaps_before(analysis: Analysis, op_ids: pl.Series) -> pl.DataFrame:
         .select("gap_id", pl.col("cause").cast(pl.String))
     )
     return (
-        ended.select("gap_id", op_id="next_op_id", before_ns=_LENGTH)
-        .join(main, on="gap_id", how="left")
+        ended.select("gap_id", op_id="next_op_id", gap_ns=_LENGTH)
+        .join(main, on="gap_id", how="left", maintain_order="left")
         .drop("gap_id")
-        .unique("op_id", keep="first")
+        .unique("op_id", keep="first", maintain_order=True)
     )

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from gaptrace import detail
 from gaptrace.analysis import Analysis
 from gaptrace.lanes import find_lanes
-from gaptrace.launches import calls_by_id
+from gaptrace.lookup import first_rows
+from gaptrace.prepared import Prepared, prepare
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 
@@ -39,7 +41,7 @@ class View:
 
 
 def view(
-    analysis: Analysis,
+    analysis: Analysis | Prepared,
     from_ns: int | None = None,
     to_ns: int | None = None,
     *,
@@ -49,86 +51,93 @@ def view(
     """Return what is seen between two times; without them, of the whole window.
 
     Args:
-        analysis: of the trace.
+        analysis: of the trace; whoever asks for more than one view of it prepares it once.
         from_ns: time since the session began.
         to_ns: likewise.
         device_bins: how finely busy and idle time of a device is told.
         lane_bins: how finely single spans are; for each lane at most twice as many are returned.
     """
-    windows = analysis.windows
+    prepared = analysis if isinstance(analysis, Prepared) else prepare(analysis)
+    windows = prepared.analysis.windows
     start_ns = int(windows["start_ns"].min()) if from_ns is None else from_ns  # type: ignore[arg-type]
     end_ns = int(windows["end_ns"].max()) if to_ns is None else to_ns  # type: ignore[arg-type]
     end_ns = max(end_ns, start_ns + 1)
-    lanes, spans = find_lanes(analysis, start_ns, end_ns, lane_bins)
+    lanes, spans = find_lanes(prepared, start_ns, end_ns, lane_bins)
+    edges = detail.bin_edges(start_ns, end_ns, device_bins)
     return View(
         start_ns=start_ns,
         end_ns=end_ns,
-        devices=analysis.devices.select("device_id", "name"),
-        bins=_bins(analysis, start_ns, end_ns, device_bins),
-        pieces=_pieces(analysis, start_ns, end_ns, device_bins),
+        devices=prepared.analysis.devices.select("device_id", "name"),
+        bins=_bins(prepared, edges),
+        pieces=_pieces(prepared, start_ns, end_ns, device_bins),
         lanes=lanes,
         spans=spans,
     )
 
 
-def _bins(analysis: Analysis, start_ns: int, end_ns: int, bins: int) -> pl.DataFrame:
+def _bins(prepared: Prepared, edges: detail.Array) -> pl.DataFrame:
     """What is idle in the windows has a cause, and the rest is busy: both are all of it."""
-    key = ["device_id", "state"]
-    idle = detail.by_bin(
-        analysis.idle.select(
-            "device_id", "start_ns", "end_ns", state=pl.col("cause").cast(pl.String)
-        ),
-        start_ns,
-        end_ns,
-        bins,
-        key,
-        are_disjoint=True,
-    )
-    inside = detail.by_bin(
-        analysis.windows.with_columns(state=pl.lit("busy")), start_ns, end_ns, bins, key
-    )
-    of_bin = ["device_id", "bin"]
-    lost = idle.group_by(of_bin).agg(idle_ns=pl.col("covered_ns").sum())
-    busy = (
-        inside.join(lost, on=of_bin, how="left", maintain_order="left")
-        .with_columns(covered_ns=pl.col("covered_ns") - pl.col("idle_ns").fill_null(0))
-        .filter(pl.col("covered_ns") > 0)
-        .drop("idle_ns")
-    )
-    return pl.concat([busy, idle]).select(
-        "device_id", "bin", "start_ns", "end_ns", "state", "covered_ns"
-    )
-
-
-def _pieces(analysis: Analysis, start_ns: int, end_ns: int, bins: int) -> pl.DataFrame:
-    """Pieces at least a bin long, with the gap that they are part of."""
-    width_ns = max(1, (end_ns - start_ns) // bins)
-    inside = (pl.col("end_ns") > start_ns) & (pl.col("start_ns") < end_ns)
-    long = analysis.idle.filter(inside & (width_ns <= _LENGTH))
-    trace = analysis.trace
-    gaps = analysis.gaps.filter(pl.col("gap_id").is_not_null()).select(
-        "gap_id", "previous_op_id", "next_op_id", gap_ns=_LENGTH
-    )
-    names = trace.ops.select("op_id", "call_id", "start_ns", pl.col("name").cast(pl.String))
-    calls = calls_by_id(trace).select("call_id", "call_name", "call_end_ns")
-    before = names.select(previous_op_id="op_id", previous_op="name")
-    after = names.select("call_id", next_op_id="op_id", next_op="name", next_start_ns="start_ns")
-    return (
-        long.join(gaps.unique("gap_id", keep="first"), on="gap_id", how="left")
-        .join(before, on="previous_op_id", how="left")
-        .join(after, on="next_op_id", how="left")
-        .join(calls, on="call_id", how="left", maintain_order="left")
-        .select(
-            "device_id",
+    idle = [
+        (device_id, state, detail.covered(spans.union, edges))
+        for (device_id, state), spans in zip(
+            prepared.states.keys.rows(), prepared.states.spans, strict=True
+        )
+    ]
+    inside = zip(prepared.windows.keys["device_id"], prepared.windows.spans, strict=True)
+    busy = [
+        (
+            device_id,
+            "busy",
+            detail.covered(spans.union, edges)
+            - sum(ns for other, _, ns in idle if other == device_id),
+        )
+        for device_id, spans in inside
+    ]
+    frame = pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:]}).with_row_index("bin")
+    parts = [
+        frame.select(
+            pl.lit(device_id, pl.Int64).alias("device_id"),
+            pl.col("bin").cast(pl.Int64),
             "start_ns",
             "end_ns",
-            pl.col("cause").cast(pl.String),
-            pl.col("detail").cast(pl.String),
-            "gap_ns",
-            "previous_op",
-            "next_op",
-            pl.col("call_name").cast(pl.String),
-            lead_ns=pl.col("next_start_ns") - pl.col("call_end_ns"),
+            pl.lit(state).alias("state"),
+            pl.Series("covered_ns", covered_ns),
         )
-        .sort("device_id", "start_ns")
+        for device_id, state, covered_ns in busy + idle
+    ]
+    return pl.concat(parts).filter(pl.col("covered_ns") > 0)
+
+
+def _pieces(prepared: Prepared, start_ns: int, end_ns: int, bins: int) -> pl.DataFrame:
+    """Pieces at least a bin long, with the gap that they are part of."""
+    width_ns = max(1, (end_ns - start_ns) // bins)
+    analysis, ops, calls = prepared.analysis, prepared.analysis.trace.ops, prepared.named_calls
+    long = analysis.idle[_long_pieces(prepared, start_ns, end_ns, width_ns)]
+    gaps = analysis.gaps.select("previous_op_id", "next_op_id", gap_ns=_LENGTH).select(
+        pl.all().gather(pl.lit(first_rows(prepared.gap_rows, long["gap_id"])))
     )
+    before = first_rows(prepared.op_rows, gaps["previous_op_id"])
+    after = first_rows(prepared.op_rows, gaps["next_op_id"])
+    call = first_rows(prepared.call_rows, ops["call_id"].gather(after))
+    return long.select(
+        "device_id",
+        "start_ns",
+        "end_ns",
+        pl.col("cause").cast(pl.String),
+        pl.col("detail").cast(pl.String),
+        gaps["gap_ns"],
+        previous_op=ops["name"].gather(before).cast(pl.String),
+        next_op=ops["name"].gather(after).cast(pl.String),
+        call_name=calls["call_name"].gather(call).cast(pl.String),
+        lead_ns=ops["start_ns"].gather(after) - calls["call_end_ns"].gather(call),
+    ).sort("device_id", "start_ns")
+
+
+def _long_pieces(prepared: Prepared, start_ns: int, end_ns: int, width_ns: int) -> detail.Array:
+    """Rows of the idle pieces of at least a length that lie in a window at least in part."""
+    # One that ends as the window begins does not lie in it.
+    rows = [
+        pieces.rows[detail.long_inside(pieces, start_ns + 1, end_ns, width_ns)]
+        for pieces in prepared.idle.spans
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *rows])
