@@ -74,7 +74,7 @@ def spans(starts: Array, ends: Array, rows: Array, kinds: Codes) -> Spans:
         rows=rows,
         kinds=kinds,
         reached=ends if is_disjoint else np.maximum.accumulate(ends),
-        union=_blocks(starts, ends) if is_disjoint else _merged(starts, ends),
+        union=blocks(starts, ends) if is_disjoint else _merged(starts, ends),
         is_disjoint=is_disjoint,
         longest_ns=int(lengths.max(initial=0)),
         sums_ns=tuple(_sums(np.where(kinds == kind, lengths, 0)) for kind in several),
@@ -82,9 +82,9 @@ def spans(starts: Array, ends: Array, rows: Array, kinds: Codes) -> Spans:
     )
 
 
-def chosen(lane: Spans, which: Array | npt.NDArray[np.bool_]) -> Spans:
-    """Return some spans of a lane: by their numbers, ascending, or by a mask."""
-    return spans(lane.starts[which], lane.ends[which], lane.rows[which], lane.kinds[which])
+def blocks(starts: Array, ends: Array) -> Blocks:
+    """Sum up spans that are disjoint and sorted."""
+    return Blocks(starts, ends, _sums(ends - starts))
 
 
 def joined(lanes: list[Spans], start_ns: int, end_ns: int) -> Spans:
@@ -107,7 +107,7 @@ def count_inside(lane: Spans, start_ns: int, end_ns: int) -> int:
 
 
 def long_inside(lane: Spans, start_ns: int, end_ns: int, least_ns: int) -> Array:
-    """Return the numbers of the spans of at least a length among those that `count_inside` counts."""
+    """Return the numbers of those of the spans of `count_inside` that have at least a length."""
     if lane.longest_ns < least_ns:
         return np.zeros(0, np.int64)
     first, _, last = _bounds(lane, start_ns, end_ns)
@@ -132,15 +132,15 @@ def bin_edges(start_ns: int, end_ns: int, bins: int) -> Array:
     return start_ns + np.arange(count + 1, dtype=np.int64) * (end_ns - start_ns) // count
 
 
-def covered(blocks: Blocks, edges: Array) -> Array:
+def covered(union: Blocks, edges: Array) -> Array:
     """Return the nanoseconds of each bin that blocks cover."""
-    if not len(blocks.starts):
+    if not len(union.starts):
         return np.zeros(len(edges) - 1, np.int64)
-    begun = np.searchsorted(blocks.starts, edges)
+    begun = np.searchsorted(union.starts, edges)
     # Of the blocks begun before an edge only the last can reach beyond it.
-    last_ends = blocks.ends[np.maximum(begun - 1, 0)]
+    last_ends = union.ends[np.maximum(begun - 1, 0)]
     beyond = np.where(begun > 0, np.maximum(last_ends - edges, 0), 0)
-    return np.diff(blocks.before[begun] - beyond)
+    return np.diff(union.before[begun] - beyond)
 
 
 def visible(lane: Spans, edges: Array) -> pl.DataFrame:
@@ -199,7 +199,7 @@ def _covered_by_short(lane: Spans, first: int, last: int, long: Array, edges: Ar
     if not len(long):
         return covered(lane.union, edges)
     if lane.is_disjoint:
-        of_long = _blocks(lane.starts[long], lane.ends[long])
+        of_long = blocks(lane.starts[long], lane.ends[long])
         return covered(lane.union, edges) - covered(of_long, edges)
     short = np.delete(np.arange(first, last), long - first)
     return covered(_merged(lane.starts[short], lane.ends[short]), edges)
@@ -221,15 +221,11 @@ def _main_kinds(lane: Spans, bounds: Array, left_out: Array, bins: Array) -> Arr
     return main
 
 
-def _blocks(starts: Array, ends: Array) -> Blocks:
-    return Blocks(starts, ends, _sums(ends - starts))
-
-
 def _merged(starts: Array, ends: Array) -> Blocks:
     """The union of spans that are sorted by start."""
     reached = np.maximum.accumulate(ends)
     opens = np.flatnonzero(np.append(True, starts[1:] > reached[:-1])[: len(starts)])
-    return _blocks(starts[opens], reached[np.append(opens[1:], len(starts))[: len(opens)] - 1])
+    return blocks(starts[opens], reached[np.append(opens[1:], len(starts))[: len(opens)] - 1])
 
 
 def _sums(numbers: Array) -> Array:

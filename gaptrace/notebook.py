@@ -1,13 +1,20 @@
 """Traces in a notebook: `gaptrace.open`."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gaptrace.analysis import Analysis, analyze
+from gaptrace.errors import GaptraceError
+from gaptrace.prepared import Prepared, prepare
 from gaptrace.read import read
 from gaptrace.record.export import export
 from gaptrace.render.summary import summary
 from gaptrace.render.text import report
+
+if TYPE_CHECKING:
+    from gaptrace.render.widget import Timeline
 
 #: Columns of the text of a report; what a notebook's cell shows without wrapping.
 _WIDTH = 100
@@ -26,6 +33,34 @@ class OpenTrace:
     def report(self) -> str:
         """Return the report as text."""
         return report(self.analysis, width=_WIDTH, color=False)
+
+    def timeline(self, from_ns: int | None = None, to_ns: int | None = None) -> "Timeline":
+        """Return a timeline to zoom into; the last line of a cell shows it.
+
+        Every zoom and every move is drawn anew from all ops, calls and ranges of its window: exact
+        sums where they are too many to be drawn one by one. Dragging zooms, a double click shows
+        the whole again; from Python, `timeline.window = (from_ns, to_ns)` or `None` does. In a
+        notebook without Python, as on a web page, the figure is as it was saved.
+
+        Args:
+            from_ns: where to begin, in nanoseconds since the session began.
+            to_ns: where to end.
+
+        Raises:
+            GaptraceError: the package anywidget is not installed.
+        """
+        try:
+            from gaptrace.render.widget import Timeline
+        except ModuleNotFoundError as error:
+            raise GaptraceError(
+                f"a timeline in a notebook needs the package {error.name}, which is not installed: "
+                "pip install 'gaptrace[notebook]'"
+            ) from error
+        return Timeline(self._prepared, from_ns, to_ns)
+
+    @cached_property
+    def _prepared(self) -> Prepared:
+        return prepare(self.analysis)
 
     def _repr_html_(self) -> str:
         return summary(self.analysis)

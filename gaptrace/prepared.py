@@ -7,10 +7,10 @@ import polars as pl
 
 from gaptrace import ranges
 from gaptrace.analysis import Analysis
-from gaptrace.detail import Spans, chosen, spans
+from gaptrace.detail import Blocks, Spans, blocks, spans
 from gaptrace.launches import calls_by_id
 from gaptrace.lookup import Lookup, lookup
-from gaptrace.timelines import CAUSES, named_cause
+from gaptrace.timelines import named_cause
 from gaptrace.trace import SUBMITTING
 
 STREAM = ["device_id", "process_id", "context_id", "stream_id"]
@@ -36,8 +36,8 @@ class Prepared:
     Attributes:
         analysis: it.
         windows: its windows by device_id.
-        idle: its pieces of idle time by device_id; kinds: numbers of `timelines.CAUSES`.
-        states: the same pieces by device_id and state: each of the causes that occurs.
+        idle: its pieces of idle time by device_id.
+        states: device_id, cause, and what the pieces of that cause cover.
         streams: ops by `STREAM` and is_unified_memory; kinds: numbers of `trace.OP_KINDS`.
         executions: graph executions by device_id, in node granularity, where ops are single nodes.
         calls: CUDA calls by thread_id; kinds: the cause that each counts as while a device waits.
@@ -54,7 +54,7 @@ class Prepared:
     analysis: Analysis
     windows: Group
     idle: Group
-    states: Group
+    states: tuple[tuple[int, str, Blocks], ...]
     streams: Group
     executions: Group
     calls: Group
@@ -74,14 +74,13 @@ def prepare(analysis: Analysis) -> Prepared:
     """Sort and sum up an analysis; takes about a second for ten million rows."""
     trace = analysis.trace
     tree = ranges.range_tree(trace.nvtx)
-    idle = _grouped(analysis.idle, ["device_id"], pl.col("cause"))
     executions = analysis.executions.sort("start_ns", maintain_order=True)
     crossing = pl.col("kind") == "start_end"
     return Prepared(
         analysis=analysis,
         windows=_grouped(analysis.windows.sort("device_id", "start_ns"), ["device_id"]),
-        idle=idle,
-        states=_by_state(idle),
+        idle=_grouped(analysis.idle, ["device_id"]),
+        states=_states(analysis.idle),
         streams=_grouped(trace.ops, [*STREAM, "is_unified_memory"], pl.col("kind")),
         executions=_grouped(
             executions if trace.meta.granularity == "node" else executions.clear(), ["device_id"]
@@ -122,11 +121,10 @@ def _cause_of_call() -> pl.Expr:
 def _grouped(frame: pl.DataFrame, by: list[str], kind: pl.Expr | None = None) -> Group:
     """Spans of each key, in the order of their rows, which is that of time."""
     number = pl.lit(0) if kind is None else kind.to_physical()
-    parts = (
-        frame.select(*by, "start_ns", "end_ns", _kind=number.cast(pl.UInt8))
-        .with_row_index("_row")
-        .partition_by(by, maintain_order=True)
+    numbered = frame.select(*by, "start_ns", "end_ns", _kind=number.cast(pl.UInt8)).with_row_index(
+        "_row"
     )
+    parts = _parts(numbered, by)
     return Group(
         keys=pl.concat([part.select(by).head(1) for part in parts] or [frame.select(by).clear()]),
         spans=tuple(
@@ -141,18 +139,24 @@ def _grouped(frame: pl.DataFrame, by: list[str], kind: pl.Expr | None = None) ->
     )
 
 
-def _by_state(idle: Group) -> Group:
-    """Split the pieces of each device by cause."""
-    states = [
-        (device_id, CAUSES.categories[kind], chosen(pieces, pieces.kinds == kind))
-        for device_id, pieces in zip(idle.keys["device_id"], idle.spans, strict=True)
-        for kind in pieces.kinds_present
-    ]
-    return Group(
-        keys=pl.DataFrame(
-            [(device_id, state) for device_id, state, _ in states],
-            schema={"device_id": pl.Int64, "state": pl.String},
-            orient="row",
-        ),
-        spans=tuple(found for *_, found in states),
+def _states(idle: pl.DataFrame) -> tuple[tuple[int, str, Blocks], ...]:
+    """What the pieces of each device and cause cover."""
+    by = ["device_id", "cause"]
+    return tuple(
+        (
+            part["device_id"][0],
+            part["cause"][0],
+            blocks(part["start_ns"].to_numpy(), part["end_ns"].to_numpy()),
+        )
+        for part in _parts(idle.select(*by, "start_ns", "end_ns"), by)
     )
+
+
+def _parts(frame: pl.DataFrame, by: list[str]) -> list[pl.DataFrame]:
+    """Split a frame by key; one of a single key, as most have, is not copied."""
+    if frame.is_empty():
+        return []
+    first = frame.select(pl.col(by).eq_missing(pl.col(by).first()).all())
+    if all(first.row(0)):
+        return [frame]
+    return frame.partition_by(by, maintain_order=True)

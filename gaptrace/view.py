@@ -78,10 +78,8 @@ def view(
 def _bins(prepared: Prepared, edges: detail.Array) -> pl.DataFrame:
     """What is idle in the windows has a cause, and the rest is busy: both are all of it."""
     idle = [
-        (device_id, state, detail.covered(spans.union, edges))
-        for (device_id, state), spans in zip(
-            prepared.states.keys.rows(), prepared.states.spans, strict=True
-        )
+        (device_id, cause, detail.covered(union, edges))
+        for device_id, cause, union in prepared.states
     ]
     inside = zip(prepared.windows.keys["device_id"], prepared.windows.spans, strict=True)
     busy = [

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -9,97 +10,123 @@ from hypothesis import strategies as st
 
 from gaptrace import detail
 
-SPANS = pl.Schema({"lane": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64, "kind": pl.String})
+
+def lane(rows, numbers=None):
+    """Spans of rows of start, end, kind, which are sorted by start."""
+    starts, ends, kinds = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    numbers = np.arange(len(rows)) if numbers is None else np.array(numbers, np.int64)
+    return detail.spans(starts, ends, numbers, kinds.astype(np.uint8))
 
 
-def spans(*rows):
-    return pl.DataFrame(rows, schema=SPANS, orient="row")
+some_rows = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 15), st.sampled_from([1, 4, 6])), max_size=14
+).map(lambda rows: sorted((start, start + run, kind) for start, run, kind in rows))
+windows = st.tuples(st.integers(0, 40), st.integers(1, 50)).map(lambda w: (w[0], w[0] + w[1]))
 
 
-some_spans = st.lists(
-    st.tuples(st.sampled_from("ab"), st.integers(0, 60), st.integers(0, 15), st.sampled_from("xy")),
-    max_size=12,
-).map(lambda rows: spans(*((lane, start, start + run, k) for lane, start, run, k in rows)))
-windows = st.tuples(st.integers(0, 30), st.integers(1, 50)).map(lambda w: (w[0], w[0] + w[1]))
+def apart(rows):
+    """Those rows that begin when all before them have ended."""
+    kept, reached = [], 0
+    for row in rows:
+        if row[0] >= reached:
+            kept.append(row)
+            reached = row[1]
+    return kept
 
 
-def walked(frame, lane, begin, end):
-    """Nanoseconds of [begin, end) that lie in any span."""
-    mine = frame.filter(lane=lane).select("start_ns", "end_ns").rows()
-    return sum(any(a <= t < b for a, b in mine) for t in range(begin, end))
+def walked(rows, begin, end):
+    """Nanoseconds of [begin, end) that lie in any row."""
+    return sum(any(a <= t < b for a, b, _ in rows) for t in range(begin, end))
 
 
-@given(some_spans, windows, st.integers(1, 9))
-def test_bins_hold_exactly_what_spans_cover(frame, window, bins):
-    edges = detail.bin_edges(*window, bins).to_list()
-    found = {
-        (row["lane"], row["bin"]): (row["start_ns"], row["end_ns"], row["covered_ns"])
-        for row in detail.by_bin(frame, *window, bins, ["lane"]).to_dicts()
-    }
-    expected = {
-        (lane, number): (*ends, covered)
-        for lane in "ab"
-        for number, ends in enumerate(pairwise(edges))
-        if (covered := walked(frame, lane, *ends))
-    }
+@given(some_rows, windows, st.integers(1, 9))
+def test_bins_hold_exactly_what_spans_cover(rows, window, bins):
+    edges = detail.bin_edges(*window, bins)
 
-    assert found == expected
+    assert detail.covered(lane(rows).union, edges).tolist() == [
+        walked(rows, *ends) for ends in pairwise(edges.tolist())
+    ]
 
 
 @given(windows, st.integers(1, 60))
 def test_bins_tile_the_window_and_differ_by_a_nanosecond_at_most(window, bins):
     edges = detail.bin_edges(*window, bins)
-    widths = edges.diff().drop_nulls()
+    widths = np.diff(edges)
 
     assert (edges[0], edges[-1]) == window
     assert len(widths) == min(bins, window[1] - window[0])
     assert widths.max() - widths.min() <= 1
 
 
-@given(some_spans, windows, st.integers(1, 9))
-def test_what_is_visible_is_bounded_and_loses_nothing(frame, window, bins):
-    start, end = window
-    seen = detail.visible(frame, start, end, bins, ["lane"], main="kind")
-    width = max(1, (end - start) // min(bins, end - start))
-    reached = frame.filter((pl.col("end_ns") >= start) & (pl.col("start_ns") < end))
-    is_long = pl.col("end_ns") - pl.col("start_ns") >= width
-    whole = seen.filter(pl.col("covered_ns").is_null())
+def expected(rows, window, bins):
+    """What is visible, row by row and bin by bin."""
+    (start, end), edges = window, detail.bin_edges(*window, bins).tolist()
+    width = max(1, (end - start) // (len(edges) - 1))
+    reach = [(*row, number) for number, row in enumerate(rows) if row[1] >= start and row[0] < end]
+    long = [row for row in reach if row[1] - row[0] >= width]
+    short = [row[:3] for row in reach if row[1] - row[0] < width]
+    found = [
+        (a, b, number, kind, 1, None)
+        for a, b, kind, number in sorted(long, key=lambda row: row[0] - row[1])[: len(edges)]
+    ]
+    for begin, until in pairwise(edges):
+        own = [row for row in short if begin <= max(row[0], start) < until]
+        ns = {kind: sum(b - a for a, b, k in own if k == kind) for *_, kind in sorted(own)}
+        main = min(ns, key=lambda kind: (-ns[kind], kind), default=None)
+        if own or walked(short, begin, until):
+            found.append((begin, until, None, main, len(own), walked(short, begin, until)))
+    return found
 
-    for lane in "ab":
-        assert seen.filter(pl.col("covered_ns").is_not_null(), lane=lane).height <= bins
-        assert whole.filter(lane=lane).height <= bins + 1
-        long, short = reached.filter(is_long, lane=lane), reached.filter(~is_long, lane=lane)
-        if long.height <= bins:
-            columns = ["start_ns", "end_ns", "kind"]
-            assert sorted(whole.filter(lane=lane).select(columns).rows()) == sorted(
-                long.select(columns).rows()
-            )
-        binned = seen.filter(pl.col("covered_ns").is_not_null(), lane=lane)
-        assert binned["span_count"].sum() == short.height
-        assert binned["covered_ns"].sum() == walked(short, lane, start, end)
+
+COLUMNS = ["start_ns", "end_ns", "row", "kind", "span_count", "covered_ns"]
+
+
+def seen(spans, window, bins):
+    return detail.visible(spans, detail.bin_edges(*window, bins)).select(COLUMNS).rows()
+
+
+def in_order(rows):
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+
+
+@given(some_rows, windows, st.integers(1, 9))
+def test_what_is_visible_is_bounded_and_loses_nothing(rows, window, bins):
+    found = seen(lane(rows), window, bins)
+
+    assert [row[:2] for row in found] == sorted(row[:2] for row in found)
+    assert in_order(found) == in_order(expected(rows, window, bins))
+
+
+@given(some_rows.map(apart), windows, st.integers(1, 9))
+def test_disjoint_spans_are_no_exception(rows, window, bins):
+    assert lane(rows).is_disjoint
+    assert in_order(seen(lane(rows), window, bins)) == in_order(expected(rows, window, bins))
+
+
+@given(some_rows, windows, st.integers(1, 9))
+def test_lanes_join_to_the_lane_that_they_were(rows, window, bins):
+    numbered = list(enumerate(rows))
+    parts = [[each for each in numbered if each[1][2] == kind] for kind in (1, 4, 6)]
+    lanes = [lane([row for _, row in part], [number for number, _ in part]) for part in parts]
+
+    assert seen(detail.joined(lanes, *window), window, bins) == seen(lane(rows), window, bins)
+
+
+@given(some_rows, windows, st.integers(0, 16))
+def test_spans_of_a_window_are_counted_and_found_by_length(rows, window, least):
+    start, end = window
+    reach = [n for n, (a, b, _) in enumerate(rows) if b >= start and a < end]
+
+    assert detail.count_inside(lane(rows), *window) == len(reach)
+    assert detail.long_inside(lane(rows), *window, least).tolist() == [
+        n for n in reach if rows[n][1] - rows[n][0] >= least
+    ]
 
 
 def test_a_bin_of_short_spans_says_what_most_of_its_time_is():
-    frame = spans(("a", 0, 3, "x"), ("a", 4, 6, "y"), ("a", 6, 8, "y"), ("a", 100, 300, "x"))
+    spans = lane([(0, 3, 1), (4, 6, 2), (6, 8, 2), (100, 300, 1)])
 
-    assert detail.visible(frame, 0, 400, 4, ["lane"], main="kind").to_dicts() == [
-        {
-            "lane": "a",
-            "start_ns": 0,
-            "end_ns": 100,
-            "kind": "y",
-            "span_count": 3,
-            "covered_ns": 7,
-        },
-        {
-            "lane": "a",
-            "start_ns": 100,
-            "end_ns": 300,
-            "kind": "x",
-            "span_count": 1,
-            "covered_ns": None,
-        },
-    ]
+    assert seen(spans, (0, 400), 4) == [(0, 100, None, 2, 3, 7), (100, 300, 3, 1, 1, None)]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,17 @@
 """What a timeline shows of literal rows, and that no nanosecond is lost in real traces."""
 
+from itertools import pairwise
+
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from real_traces import REAL
 from rows import call, graph, nvtx, op, trace
 
 from gaptrace.analysis import analyze
 from gaptrace.errors import GaptraceError
+from gaptrace.prepared import prepare
 from gaptrace.read import read
 from gaptrace.view import view
 
@@ -146,3 +151,66 @@ def test_a_view_is_of_the_windows_of_its_analysis():
     assert (seen.start_ns, seen.end_ns) == (30_000, 40_000)
     assert seen.bins["state"].unique().to_list() == ["host_code"]
     assert seen.bins["covered_ns"].sum() == 10_000
+
+
+@st.composite
+def analyses(draw):
+    """Of some ops on a few devices and streams, launched by calls of two threads."""
+    ops, calls = [], []
+    for number in range(draw(st.integers(1, 12))):
+        start, run = draw(st.integers(0, 80)), draw(st.integers(1, 20))
+        ops.append(
+            op(start, start + run, number, device_id=draw(st.integers(0, 1)), stream_id=number % 3)
+        )
+        called = draw(st.integers(-20, start))
+        calls.append(
+            call("cudaLaunchKernel", called, called + draw(st.integers(0, 9)), number)
+            | {"thread_id": 1001 + number % 2}
+        )
+    return analyze(trace(ops, calls))
+
+
+def in_each_bin(frame, edges, **own):
+    """Nanoseconds of each bin that lie in any row of the frame."""
+    spans = frame.filter(**own).select("start_ns", "end_ns").rows()
+    return [
+        sum(any(a <= t < b for a, b in spans) for t in range(*ends)) for ends in pairwise(edges)
+    ]
+
+
+@settings(max_examples=30)
+@given(analyses(), st.integers(-10, 90), st.integers(13, 60), st.integers(1, 7))
+def test_any_window_holds_what_a_walk_over_it_finds(found, start, length, bins):
+    prepared, end = prepare(found), start + length
+    seen = view(prepared, start, end, device_bins=bins, lane_bins=13)
+    edges = [start + number * length // bins for number in range(bins + 1)]
+    shown = {
+        (row["device_id"], row["state"], row["bin"]): row["covered_ns"]
+        for row in seen.bins.to_dicts()
+    }
+    for device_id in found.devices["device_id"]:
+        idle = [0] * (len(edges) - 1)
+        for cause in found.idle["cause"].cast(pl.String).unique():
+            sums = in_each_bin(found.idle, edges, device_id=device_id, cause=cause)
+            idle = [one + other for one, other in zip(idle, sums, strict=True)]
+            assert sums == [shown.pop((device_id, cause, n), 0) for n in range(len(sums))]
+        inside = in_each_bin(found.windows, edges, device_id=device_id)
+        busy = [shown.pop((device_id, "busy", n), 0) for n in range(len(idle))]
+        assert [one + other for one, other in zip(busy, idle, strict=True)] == inside
+    assert not shown
+
+    width = max(1, length // bins)
+    long = (pl.col("end_ns") > start) & (pl.col("start_ns") < end)
+    long &= pl.col("end_ns") - pl.col("start_ns") >= width
+    key = ["device_id", "start_ns", "end_ns"]
+    assert seen.pieces.select(key).rows() == found.idle.filter(long).select(key).sort(key).rows()
+
+    reach = (pl.col("end_ns") >= start) & (pl.col("start_ns") < end)
+    ops, calls = (frame.filter(reach) for frame in (found.trace.ops, found.trace.api))
+    lanes = seen.spans.join(seen.lanes, on="lane")
+    of_calls = pl.col("label").str.contains("CUDA calls")
+    assert lanes.filter(~of_calls)["span_count"].sum() == ops.height
+    assert lanes.filter(of_calls)["span_count"].sum() == calls.height
+    one_by_one = lanes.filter(~of_calls & pl.col("covered_ns").is_null()).select(key[1:])
+    is_long = pl.col("end_ns") - pl.col("start_ns") >= length // 13
+    assert sorted(one_by_one.rows()) == sorted(ops.filter(is_long).select(key[1:]).rows())
