@@ -16,7 +16,7 @@ GPU_LIBRARIES = {"cupy", "cuda", "cupti", "torch", "nvtx", "numba"}
 #: where they are the same part.
 ORDER = (
     {"errors"},
-    {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals"},
+    {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals", "lookup"},
     {"drafts"},
     {"schedules", "timings", "calibration", "recommendation", "detail"},
     {"fit", "samples", "predict", "machine_costs", "calibration_match"},
@@ -34,7 +34,8 @@ ORDER = (
     {"calibrated"},
     {"findings", "largest_gaps", "recommend", "step_strip"},
     {"analysis", "tuning"},
-    {"compare", "lanes"},
+    {"compare", "prepared"},
+    {"lanes"},
     {"view"},
     {"doctor", "render"},
     {"redact", "export", "notebook"},
@@ -55,6 +56,8 @@ MUST_NOT = {
     "detail": {"trace"},
     "gap_lengths": {"trace", "read", "record", "live"},
     "step_strip": {"read", "record", "live"},
+    "lookup": {"trace", "intervals"},
+    "prepared": {"read", "record", "live", "render"},
     "lanes": {"read", "record", "live", "render"},
     "view": {"read", "record", "live", "render"},
     "totals": {"trace", "intervals"},
@@ -169,6 +172,7 @@ def test_importing_the_package_loads_nothing_heavy():
         "click",
         "adbc_driver_sqlite",
         "perfetto",
+        "anywidget",
     }
 
     assert not loaded_by("import gaptrace") & heavy

@@ -61,6 +61,10 @@ def colors(page):
     )
 
 
+def buttons(page):
+    return [it.get_attribute("data-title") for it in page.locator(".modebar-btn").all()]
+
+
 def test_every_figure_is_drawn(opened):
     page = opened()
 
@@ -68,6 +72,7 @@ def test_every_figure_is_drawn(opened):
     assert page.locator(".plot").count() == page.locator("script.figure").count() > 8
     assert page.locator(".plot:not(:has(.main-svg))").count() == 0
     assert drawn.count() > 20
+    assert "Share" not in " ".join(buttons(page))
     # Nothing sticks out of the page.
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

@@ -115,8 +115,10 @@ def test_dragging_asks_for_a_window_and_a_double_click_for_the_whole(opened, tmp
     assert of_plot(page, "layout.xaxis.range") == pytest.approx([first / 1e6, last / 1e6])
 
 
-def test_the_button_shows_the_whole(opened):
+def test_the_buttons_show_the_whole_and_send_nothing_away(opened):
     page, shown, asked = opened
+    titles = [it.get_attribute("data-title") for it in page.locator(".modebar-btn").all()]
+    assert titles == ["Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "The whole"]
     zoom(opened, 0.1, 0.2)
     before = len(asked)
     page.locator("[data-title='The whole']").first.click()

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from gaptrace.analysis import Analysis
 from gaptrace.calibration import Calibration
+from gaptrace.prepared import Prepared
 from gaptrace.render import figures
 from gaptrace.render.figures.chunks import has_sizes
 from gaptrace.render.figures.timeline import draw
@@ -42,30 +43,31 @@ class Picture:
         return str(self.figure.to_json()).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def overview(analysis: Analysis, coarseness: int) -> list[Picture]:
+def overview(prepared: Prepared, coarseness: int) -> list[Picture]:
     """Return the timelines: the whole, and a typical step of the longest sequences.
 
     Args:
-        analysis: of the trace.
+        prepared: the analysis.
         coarseness: by how much fewer bins are drawn than would be best.
     """
     whole = Picture(
-        _timeline(analysis, None, None, _BINS, coarseness),
+        _timeline(prepared, None, None, _BINS, coarseness),
         "What the devices and the host do over time. The band of a device says of each moment "
         "what share of it was busy, and idle for which cause; exact sums at any length of trace. "
         "Below, blocks that are not full height stand for many short ones, as thick as the share "
         "of time that they cover. CUDA calls have the colour of the cause that they are while "
         "the device waits for them. Drag to zoom, double-click to reset.",
     )
-    return [whole, *_steps(analysis, coarseness)]
+    return [whole, *_steps(prepared, coarseness)]
 
 
-def _steps(analysis: Analysis, coarseness: int) -> list[Picture]:
+def _steps(prepared: Prepared, coarseness: int) -> list[Picture]:
+    analysis = prepared.analysis
     found = typical_steps(analysis.step_summary).head(_MOST_STEPS)
     several = analysis.devices.height > 1
     return [
         Picture(
-            _close_up(analysis, row["start_ns"], row["end_ns"], 0.05, coarseness),
+            _close_up(prepared, row["start_ns"], row["end_ns"], 0.05, coarseness),
             f"A typical step: number {row['step']} of {row['unit']}"
             + (f" on device {row['device_id']}" if several else "")
             + f", of median length ({duration(row['span_ns'])}).",
@@ -76,26 +78,26 @@ def _steps(analysis: Analysis, coarseness: int) -> list[Picture]:
 
 
 def _close_up(
-    analysis: Analysis, start_ns: int, end_ns: int, margin: float, coarseness: int
+    prepared: Prepared, start_ns: int, end_ns: int, margin: float, coarseness: int
 ) -> go.Figure:
     around = round((end_ns - start_ns) * margin)
-    return _timeline(analysis, start_ns - around, end_ns + around, _CLOSE_BINS, coarseness)
+    return _timeline(prepared, start_ns - around, end_ns + around, _CLOSE_BINS, coarseness)
 
 
 def _timeline(
-    analysis: Analysis,
+    prepared: Prepared,
     from_ns: int | None,
     to_ns: int | None,
     bins: tuple[int, int],
     coarseness: int,
 ) -> go.Figure:
     device_bins, lane_bins = (number // coarseness for number in bins)
-    return draw(view(analysis, from_ns, to_ns, device_bins=device_bins, lane_bins=lane_bins))
+    return draw(view(prepared, from_ns, to_ns, device_bins=device_bins, lane_bins=lane_bins))
 
 
 def of_section(
     title: str,
-    analysis: Analysis,
+    prepared: Prepared,
     calibration: Calibration | None,
     measured: Mapping[str, Measurement],
     coarseness: int,
@@ -104,14 +106,15 @@ def of_section(
 
     Args:
         title: of the section.
-        analysis: of the trace.
+        prepared: the analysis.
         calibration: of its machine, where there is one.
         measured: timed steps by name.
         coarseness: as for `overview`.
     """
+    analysis = prepared.analysis
     match title:
         case "Largest gaps":
-            return [_lengths(analysis), _largest(analysis, coarseness)]
+            return [_lengths(analysis), _largest(prepared, coarseness)]
         case "NVTX ranges":
             return [
                 Picture(
@@ -161,10 +164,10 @@ def _lengths(analysis: Analysis) -> Picture:
     )
 
 
-def _largest(analysis: Analysis, coarseness: int) -> Picture:
-    row = analysis.largest_gaps.row(0, named=True)
+def _largest(prepared: Prepared, coarseness: int) -> Picture:
+    row = prepared.analysis.largest_gaps.row(0, named=True)
     return Picture(
-        _close_up(analysis, row["start_ns"], row["end_ns"], 0.5, coarseness),
+        _close_up(prepared, row["start_ns"], row["end_ns"], 0.5, coarseness),
         f"The largest gap, {duration(row['gap_ns'])}, and what is around it.",
         is_close_up=True,
     )

@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 from gaptrace import __version__
 from gaptrace.analysis import Analysis
 from gaptrace.calibration import Calibration
+from gaptrace.prepared import Prepared, prepare
 from gaptrace.render.html import pictures
 from gaptrace.render.html.blocks import Block, blocks
 from gaptrace.render.html.pictures import Picture
@@ -86,8 +87,9 @@ def html_report(
     """
     environment = _environment()
     template = environment.get_template("report.html.jinja")
+    prepared = prepare(analysis)
     for coarseness in _COARSENESS:
-        parts = _parts(analysis, calibration, measured or {}, coarseness)
+        parts = _parts(prepared, calibration, measured or {}, coarseness)
         if sum(len(it.json) for part in parts for it in part.pictures) <= _MOST_FIGURE_BYTES:
             break
     page = template.render(
@@ -109,16 +111,17 @@ def html_report(
 
 
 def _parts(
-    analysis: Analysis,
+    prepared: Prepared,
     calibration: Calibration | None,
     measured: Mapping[str, Measurement],
     coarseness: int,
 ) -> list[Part]:
-    timeline = Part("timeline", "Timeline", pictures.overview(analysis, coarseness), [])
+    analysis = prepared.analysis
+    timeline = Part("timeline", "Timeline", pictures.overview(prepared, coarseness), [])
     several = pictures.devices(analysis)
     parts = [timeline, *([Part("devices", "Devices", several, [])] if several else [])]
     for section in sections(analysis, _WIDTH):
-        drawn = pictures.of_section(section.title, analysis, calibration, measured, coarseness)
+        drawn = pictures.of_section(section.title, prepared, calibration, measured, coarseness)
         slug = re.sub(r"\W+", "-", section.title.split(" (")[0].lower())
         parts.append(Part(slug, section.title, drawn, blocks(section.parts)))
     return parts

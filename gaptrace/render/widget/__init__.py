@@ -67,5 +67,9 @@ class Timeline(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return the widget, and the figure for pages that have no Python to ask."""
         bundle = super()._repr_mimebundle_(**kwargs)
-        still = {"text/html": self.figure.to_html(full_html=False, include_plotlyjs="cdn")}
-        return bundle and (bundle[0] | still, bundle[1])
+        still = self.figure.to_html(
+            full_html=False,
+            include_plotlyjs="cdn",
+            config={"displaylogo": False, "modeBarButtonsToRemove": ["sendChartToCloud"]},
+        )
+        return bundle and (bundle[0] | {"text/html": still}, bundle[1])

@@ -33,7 +33,10 @@ function render({ model, el }) {
     responsive: true,
     displaylogo: false,
     doubleClick: false,
-    modeBarButtonsToRemove: ["autoScale2d", "resetScale2d", "select2d", "lasso2d"],
+    modeBarButtonsToRemove: [
+      "autoScale2d", "resetScale2d", "select2d", "lasso2d",
+      "sendChartToCloud", // names of kernels and ranges are nobody else's
+    ],
     modeBarButtonsToAdd: [
       { name: "whole", title: "The whole", icon: Plotly.Icons.home, click: () => ask(null) },
     ],
