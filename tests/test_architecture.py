@@ -16,9 +16,9 @@ GPU_LIBRARIES = {"cupy", "cuda", "cupti", "torch", "nvtx", "numba"}
 #: where they are the same part.
 ORDER = (
     {"errors"},
-    {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals", "lookup"},
+    {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals"},
     {"drafts"},
-    {"schedules", "timings", "calibration", "recommendation", "detail"},
+    {"schedules", "timings", "calibration", "recommendation", "detail", "lookup"},
     {"fit", "samples", "predict", "machine_costs", "calibration_match"},
     {"sensitivity"},
     {"live", "record", "read"},
