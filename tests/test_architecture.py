@@ -38,6 +38,7 @@ ORDER = (
     {"view"},
     {"doctor", "render"},
     {"redact", "export", "notebook"},
+    {"cell"},
     {"cli"},
 )
 #: The analyses know traces, never where one came from; the model knows nothing of either.
