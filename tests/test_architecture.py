@@ -33,7 +33,7 @@ ORDER = (
     {"ungraphed"},
     {"calibrated"},
     {"findings", "largest_gaps", "recommend", "step_strip"},
-    {"analysis", "tuning"},
+    {"analysis", "tuning", "calibration_choice"},
     {"compare", "lanes"},
     {"view"},
     {"doctor", "render"},
