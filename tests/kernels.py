@@ -29,8 +29,10 @@ def run_notebook(notebook: Any, folder: Path, own: Path, *, allow_errors: bool =
         notebook = nbformat.v4.new_notebook(cells=cells)
     client = NotebookClient(
         notebook,
-        timeout=_PATIENCE_S,
         kernel_name="python3",
+        # A kernel warns of its own local port: fine for a test, and no part of what is tested.
+        extra_arguments=["--log-level=ERROR"],
+        timeout=_PATIENCE_S,
         resources={"metadata": {"path": str(folder)}},
         allow_errors=allow_errors,
     )

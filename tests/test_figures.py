@@ -267,6 +267,25 @@ def test_before_and_after_stand_under_each_other():
     )
 
 
+def test_each_bar_is_named_after_its_own_steps():
+    parts = [
+        analyze(read(next(p for p in SAMPLES if p.stem == "demo_graph")), range_name=name)
+        for name in ("per_launch", "graph:75")
+    ]
+    figure = figures.before_after(compare(*parts))
+    assert figure.layout.yaxis.categoryarray == ("graph:75/step, after", "per_launch/step, before")
+    assert figure.layout.xaxis.title.text == (
+        "ms of a step, medians<br>before: demo_graph.sqlite, range per_launch; "
+        "after: demo_graph.sqlite, range graph:75"
+    )
+    (busy,) = named(figure, name="busy")
+    spans = dict(zip(busy.y, busy.x, strict=True))
+    medians = [part.step_units["busy_ns"].struct.field("p50").item() / 1e6 for part in parts]
+    assert spans == pytest.approx(
+        dict(zip(("per_launch/step, before", "graph:75/step, after"), medians, strict=True))
+    )
+
+
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_figures_of_real_traces_are_bounded_and_use_one_colour_per_cause(path):
     found = analyze(read(path))
