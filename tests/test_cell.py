@@ -6,6 +6,7 @@ import pytest
 from cells import run_cells, run_folders
 from kernels import outputs, printed, run_notebook
 
+from gaptrace.live.measure import is_recorded
 from gaptrace.read import read
 
 HERE = Path(__file__).parent
@@ -122,6 +123,24 @@ def test_nvtx_that_was_used_before_is_said_to_be_missing(run):
         "['CUPTI did not record NVTX ranges: nothing takes them; if NVTX was used before %load_ext "
         "gaptrace, restart the kernel and load it first.']"
     ), said
+
+
+@pytest.mark.parametrize(
+    ("takes_ranges", "recordings", "expected"),
+    [
+        ("/usr/lib/libcupti.so.13", [], False),  # %load_ext gaptrace
+        ("/usr/lib/libcupti.so.13", ["one"], True),
+        ("/opt/nsys/libToolsInjection64.so", [], True),
+    ],
+)
+def test_a_step_is_timed_without_a_recorder_until_one_was_at_work(
+    monkeypatch, takes_ranges, recordings, expected
+):
+    monkeypatch.delenv("CUDA_INJECTION64_PATH", raising=False)
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", takes_ranges)
+    monkeypatch.setattr("gaptrace.live.measure.recording_domain", lambda: object())
+    monkeypatch.setattr("gaptrace.live.cupti._recorders", recordings)
+    assert is_recorded() is expected
 
 
 @pytest.mark.parametrize(

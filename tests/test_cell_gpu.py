@@ -3,6 +3,7 @@
 Needs IPython, and neither Jupyter nor a kernel.
 """
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -224,3 +225,49 @@ def test_work_of_torch(tmp_path):
     )
     names = found["torch"].ops["name"].cast(pl.String).to_list()
     assert sum("elementwise" in name for name in names) == 48, names
+
+
+def test_the_live_notebook(tmp_path):
+    for module in ("plotly", "cupti"):
+        if find_spec(module) is None:
+            pytest.skip(f"needs {module}")
+    book = Path(__file__).parent.parent / "notebooks" / "5_live.ipynb"
+    cells = [
+        "".join(cell["source"])
+        for cell in json.loads(book.read_text())["cells"]
+        if cell["cell_type"] == "code"
+    ]
+    # Figures are made, and not shown: that takes a front end.
+    quiet = "import plotly.io\nplotly.io.renderers.render_on_display = False"
+    results, said = run_cells(tmp_path, [quiet, *cells])
+    assert [each["error"] for each in results] == [None] * (len(cells) + 1), said
+    assert "Here we go." in said
+    assert "under a recorder" not in said
+    singly, graphed = (read(run / "graph.sqlite") for run in run_folders(tmp_path, "cell"))
+    assert singly.ops.filter(pl.col("kind") == "kernel").height == 75 * 20, said
+    assert graphed.ops.filter(pl.col("kind") == "graph").height == 20, said
+    assert singly.nvtx.filter(name="step").height == 20, singly.warnings
+    assert analyze(graphed).graphs["nodes"].to_list() == [75]
+
+
+def test_what_a_recording_leaves_behind_in_the_process(tmp_path, capsys):
+    """Prints: whether steps can be timed in a process that was recorded is a judgement."""
+    measured = (
+        "m = gaptrace.measure(lambda: launch_here(300), state=x, arms=('per_launch', 'graph'))\n"
+        "{t.arm.name: round(t.step_ns / 1000, 1) for t in m.timings}, m.is_recorded"
+    )
+    results, said = run_cells(
+        tmp_path,
+        [
+            *(LOAD, PREPARE),
+            "def launch_here(times):\n    for _ in range(times): kernel((1,), (32,), (x,))",
+            *(measured, measured, "%%gaptrace\nlaunch(60)", measured, measured),
+        ],
+    )
+    assert [each["error"] for each in results] == [None] * 8, said
+    with capsys.disabled():
+        values = [results[at]["value"] for at in (3, 4, 6, 7)]
+        print(f"\nus a step, twice before and twice after a recorded cell: {values}")  # noqa: T201
+    assert [results[at]["value"].endswith("True)") for at in (3, 4, 6, 7)] == [False] * 2 + [
+        True
+    ] * 2

@@ -86,6 +86,14 @@ def open_nvtx() -> None:
         raise GpuError(_why_not(error)) from error
 
 
+def is_waiting() -> bool:
+    """Whether ranges of NVTX lead to CUPTI, and nothing has been recorded with it yet.
+
+    Once something was, CUPTI stays in the process, and what it costs there is not known.
+    """
+    return "libcupti" in Path(os.environ.get(_INJECTION, "")).name and not _recorders
+
+
 def _cupti() -> Any:
     try:
         return import_module("cupti.cupti")
