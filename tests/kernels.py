@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbclient import NotebookClient
+import pytest
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
 
 #: Far above what any cell takes, so that one that hangs fails instead of hanging the tests.
 _PATIENCE_S = 300
@@ -27,7 +29,7 @@ def run_notebook(notebook: Any, folder: Path, own: Path, *, allow_errors: bool =
     if isinstance(notebook, list):
         cells = [nbformat.v4.new_code_cell(source) for source in notebook]
         notebook = nbformat.v4.new_notebook(cells=cells)
-    client = NotebookClient(
+    client = nbclient.NotebookClient(
         notebook,
         kernel_name="python3",
         # A kernel warns of its own local port: fine for a test, and no part of what is tested.

@@ -5,9 +5,8 @@ import json
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
-from kernels import outputs, printed, run_notebook
+from kernels import nbformat, outputs, printed, run_notebook
 
 import gaptrace
 from gaptrace.cost import makespan
