@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gaptrace.analysis import Analysis, analyze
+    from gaptrace.cell import load_ipython_extension as load_ipython_extension
     from gaptrace.live.capture import capture
     from gaptrace.live.measure import measure
     from gaptrace.live.ranges import range, step
@@ -41,6 +42,7 @@ _HOME = {
     "Trace": "gaptrace.trace",
     "analyze": "gaptrace.analysis",
     "capture": "gaptrace.live.capture",
+    "load_ipython_extension": "gaptrace.cell",  # for %load_ext gaptrace
     "measure": "gaptrace.live.measure",
     "open": "gaptrace.notebook",
     "range": "gaptrace.live.ranges",

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gaptrace.calibration import REGIMES, Calibration, Figure
-from gaptrace.cost import HostCost, NotIdentifiableError
+from gaptrace.cost import ChunkModel, HostCost, NotIdentifiableError
 from gaptrace.recommendation import Regime
 
 Level = Literal["value", "low", "high"]
@@ -129,6 +130,26 @@ def cut_gap(calibration: Calibration, level: Level) -> float:
     """Return what a cut adds on the device: the median over the calibrated node counts."""
     table = calibration.table("cut_gap_ns")
     return float(np.median([getattr(each, level) for each in table])) if table else 0.0
+
+
+def chunk_model(
+    calibration: Calibration, nodes: int, node_ns: ArrayLike, regime: Regime = "replay"
+) -> ChunkModel:
+    """Return the chunk model of a step on a calibrated machine, without a recorder.
+
+    Args:
+        calibration: of the machine.
+        nodes: CUDA graph nodes of the step, in a straight line.
+        node_ns: device time of each with the gap after it, shape `(nodes,)`, or their mean.
+        regime: what a chunk costs the host: built once and launched again and again, or captured
+            and updated, or captured and instantiated, at every step.
+
+    Raises:
+        NotIdentifiableError: the calibration lacks node counts.
+    """
+    host, ready = host_costs(calibration, regime, "value", {})
+    gap_ns = max(0.0, cut_gap(calibration, "value"))
+    return ChunkModel(host, nodes, node_ns, cut_gap_ns=gap_ns, ready=ready)
 
 
 def build_ns(calibration: Calibration, nodes: int, launch_ns: float, factor: float = 1.0) -> float:

@@ -1,11 +1,14 @@
 """Traces in a notebook: `gaptrace.open`."""
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaptrace.analysis import Analysis, analyze
+from gaptrace.calibration import Calibration
+from gaptrace.calibration_choice import choose_calibration
 from gaptrace.errors import GaptraceError
 from gaptrace.prepared import Prepared, prepare
 from gaptrace.read import read
@@ -26,9 +29,11 @@ class OpenTrace:
 
     Attributes:
         analysis: every figure, as polars frames; `analysis.trace` holds the rows themselves.
+        calibration: what launches cost on its machine without a recorder; None where not known.
     """
 
     analysis: Analysis
+    calibration: Calibration | None = None
 
     def report(self) -> str:
         """Return the report as text."""
@@ -76,6 +81,7 @@ def open(
     range_name: str | None = None,
     from_ns: int | None = None,
     to_ns: int | None = None,
+    calibration: str | Path | None = None,
 ) -> OpenTrace:
     """Open a trace and analyse it.
 
@@ -85,18 +91,28 @@ def open(
         range_name: only inside NVTX ranges of this name or path.
         from_ns: only from this time on, in nanoseconds since the session began.
         to_ns: only until this time.
+        calibration: a file from `gaptrace calibrate`, made on the machine of the trace. Without it
+            the saved one of the same GPU, driver and CUDA, where there is one.
+
+    Warns:
+        UserWarning: a saved calibration could not be read.
 
     Raises:
         GaptraceError: as `gaptrace.read.read`, `gaptrace.analyze` and the export do.
     """
     path = Path(path)
     exported = export(path) if path.suffix == ".nsys-rep" else path
-    return OpenTrace(
-        analyze(
-            read(exported),
-            device_id=device_id,
-            range_name=range_name,
-            from_ns=from_ns,
-            to_ns=to_ns,
-        )
+    trace = read(exported)
+    chosen = None if calibration is None else Path(calibration)
+    known, unread = choose_calibration(trace, chosen)
+    for error in unread:
+        warnings.warn(str(error), stacklevel=2)
+    analysis = analyze(
+        trace,
+        device_id=device_id,
+        range_name=range_name,
+        from_ns=from_ns,
+        to_ns=to_ns,
+        calibration=known,
     )
+    return OpenTrace(analysis, known)

@@ -47,7 +47,7 @@ def tune(
     if is_recorded():
         raise GpuError(
             "a recorder is attached, whose cost per node is just what chunks would hide: tune "
-            "without one"
+            "without one, in a notebook before the first %%gaptrace"
         )
     with StepBench(step, state=state, stream=stream) as bench:
         arms: tuple[Kind, ...] = ("per_launch", "graph", "chunks")

@@ -33,12 +33,13 @@ ORDER = (
     {"ungraphed"},
     {"calibrated"},
     {"findings", "largest_gaps", "recommend", "step_strip"},
-    {"analysis", "tuning"},
+    {"analysis", "tuning", "calibration_choice"},
     {"compare", "prepared"},
     {"lanes"},
     {"view"},
     {"doctor", "render"},
     {"redact", "export", "notebook"},
+    {"cell"},
     {"cli"},
 )
 #: The analyses know traces, never where one came from; the model knows nothing of either.

@@ -10,7 +10,14 @@ from rows import call, graph, graph_event, node, nvtx, op, trace
 from gaptrace.analysis import analyze
 from gaptrace.calibration import Calibration
 from gaptrace.calibration_match import best_match, differences
-from gaptrace.machine_costs import host_costs, host_speed, launch_slowdown, slowdown
+from gaptrace.cost import makespan
+from gaptrace.machine_costs import (
+    chunk_model,
+    host_costs,
+    host_speed,
+    launch_slowdown,
+    slowdown,
+)
 from gaptrace.predict import advise
 from gaptrace.record.calibrations import load
 from gaptrace.steps import find_steps
@@ -192,6 +199,32 @@ def test_a_step_ends_where_the_host_waits_or_a_graph_comes_again():
     assert (step.ways, step.repeats, step.is_waited_for) == (((4, 6),), 2, False)
     assert step.notice_ns is None
     assert step.node_ns.tolist() == [90 / 4] * 4 + [90 / 6] * 6
+
+
+def test_a_chunk_model_of_calibrated_costs():
+    def table(name):
+        return {each.nodes: each.value for each in H200.table(name)}
+
+    updated = (
+        "capture_ns",
+        "exec_update_ns",
+        "graph_updated_launch_api_ns",
+        "destroy_graph_ns",
+    )
+    model = chunk_model(H200, 512, 2_000.0, "update")
+    # The largest calibrated size is no more than others cost: it is taken as it is.
+    large = max(table("capture_ns"))
+    cost = sum(table(name)[large] for name in updated)
+    assert model.host(large) == pytest.approx(cost)
+    gaps = [each.value for each in H200.table("cut_gap_ns")]
+    assert model.cut_gap_ns == pytest.approx(sum(gaps) / 2)
+    assert model.device_only_ns == 512 * 2_000
+    whole, halves = (makespan(model, sizes) for sizes in ([512], [256, 256]))
+    ready = model.ready_ns
+    assert whole == pytest.approx(ready[512] + 512 * 2_000)
+    begun = max(model.host_ns[256] + ready[256], ready[256] + 256 * 2_000 + model.cut_gap_ns)
+    assert halves == pytest.approx(begun + 256 * 2_000)
+    assert halves < whole
 
 
 @pytest.mark.parametrize(

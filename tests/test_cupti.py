@@ -98,7 +98,8 @@ class Walker:
 def spooled(tmp_path, walker: Walker, *buffers: bytes):
     """Hand over buffers as CUPTI does and return the spool that they make."""
     written = [spools.header()]
-    pool = BufferPool(walker, Families(spools.layouts()), written.append, lambda: None)
+    pool = BufferPool(walker, Families(spools.layouts()))
+    pool.pass_to(written.append, lambda: None)
     for content in buffers:
         address, size, most = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
         pool._requested(ctypes.pointer(address), ctypes.pointer(size), ctypes.pointer(most))
@@ -166,7 +167,8 @@ def test_a_record_that_cannot_be_read_ends_its_buffer(tmp_path, kind):
 def test_texts_are_read_anew_for_each_buffer(tmp_path):
     name = ctypes.create_string_buffer(b"first", 16)
     written = [spools.header()]
-    pool = BufferPool(Walker(SIZES), Families(spools.layouts()), written.append, lambda: None)
+    pool = BufferPool(Walker(SIZES), Families(spools.layouts()))
+    pool.pass_to(written.append, lambda: None)
     for start in (10, 20):
         content = kernel(start, ctypes.addressof(name))
         address = pool._free[-1]

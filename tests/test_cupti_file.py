@@ -372,6 +372,31 @@ def test_what_was_lost_is_said(tmp_path):
     ]
 
 
+def test_graphs_that_are_older_than_the_recording_are_counted(tmp_path):
+    ran = [
+        record("graph_trace", start=at, end=at + 50, graph_id=number)
+        for at, number in ((100, 4), (200, 5), (300, 5), (400, 8))
+    ]
+    known = made(1, "graph", 3) + made(2, "exec", 3, 4)
+    trace = trace_of(tmp_path, header(), known, records("graph_trace", *ran), END)
+    (warning,) = (w.message for w in trace.warnings if "before the recording" in w.message)
+    assert warning.startswith("2 CUDA graphs that ran were made before the recording began: ")
+
+    unknown = lost(left_out={"graphs made": "cuptiSubscribe failed with 39"})
+    (tmp_path / "graph.sqlite").unlink()
+    trace = trace_of(tmp_path, header(), unknown, records("graph_trace", *ran), END)
+    assert [w.message for w in trace.warnings if "before the recording" in w.message] == []
+
+
+def test_the_device_of_a_wait_in_a_context_that_is_older_than_the_recording(tmp_path):
+    kernel = record("kernel", start=100, end=200, name="scale", device_id=1, context_id=3)
+    wait = record("synchronization", start=210, end=220, context_id=3, type=4)
+    parts = header(), texts("scale"), records("kernel", kernel), records("synchronization", wait)
+    trace_of(tmp_path, *parts, END)
+    asked = "SELECT deviceId FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+    assert table(tmp_path, asked) == [(1,)]
+
+
 def test_records_of_a_newer_cupti(tmp_path):
     row = record("kernel", longer=40, start=100, end=200, name="scale", correlation_id=1)
     trace = trace_of(tmp_path, header(), texts("scale"), records("kernel", row, row), END)

@@ -13,10 +13,10 @@ from gaptrace.calibration import Calibration, Figure, Machine
 from gaptrace.compare import compare
 from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.read import read
-from gaptrace.recommendation import Recommendation
+from gaptrace.recommendation import Recommendation, SizeTime
 from gaptrace.render import figures
 from gaptrace.render.figures.chunks import has_sizes
-from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS
+from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, TITLE_HEIGHT
 from gaptrace.schedules import uniform
 from gaptrace.timelines import CAUSES
 from gaptrace.timings import Arm, ArmTiming, Measurement
@@ -264,6 +264,42 @@ def test_before_and_after_stand_under_each_other():
     )
     assert host.hovertext[0] == (
         "<b>device 0</b><br>host_code: 20.0 us before, 1.00 us after<br>change -19.0 us"
+    )
+
+
+@pytest.mark.parametrize("draw", [figures.timeline, figures.steps, figures.gap_histogram])
+def test_a_title_has_its_own_height_above_the_legend(draw):
+    plain, titled = draw(SMALL), draw(SMALL, title="this one")
+    assert titled.layout.title.text == "this one"
+    taller = titled.layout.height - plain.layout.height
+    assert taller == titled.layout.margin.t - plain.layout.margin.t == TITLE_HEIGHT
+
+
+def test_predictions_without_an_interval_have_no_band():
+    def drawn(low_ns):
+        sizes = tuple(SizeTime(size, 9000, low_ns, 9000) for size in (1, 2))
+        return figures.step_by_chunk(Recommendation("chunk", nodes=2, by_size=sizes)).data
+
+    assert len(drawn(9000)) == 1
+    assert len(drawn(8000)) == 3
+
+
+def test_each_bar_is_named_after_its_own_steps():
+    parts = [
+        analyze(read(next(p for p in SAMPLES if p.stem == "demo_graph")), range_name=name)
+        for name in ("per_launch", "graph:75")
+    ]
+    figure = figures.before_after(compare(*parts))
+    assert figure.layout.yaxis.categoryarray == ("graph:75/step, after", "per_launch/step, before")
+    assert figure.layout.xaxis.title.text == (
+        "ms of a step, medians<br>before: demo_graph.sqlite, range per_launch; "
+        "after: demo_graph.sqlite, range graph:75"
+    )
+    (busy,) = named(figure, name="busy")
+    spans = dict(zip(busy.y, busy.x, strict=True))
+    medians = [part.step_units["busy_ns"].struct.field("p50").item() / 1e6 for part in parts]
+    assert spans == pytest.approx(
+        dict(zip(("per_launch/step, before", "graph:75/step, after"), medians, strict=True))
     )
 
 

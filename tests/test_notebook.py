@@ -1,5 +1,6 @@
 """`gaptrace.open`: the summary of a cell, and the ways to narrow it."""
 
+import json
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 from exports import api, export, kernel, push
 
 import gaptrace
-from gaptrace.errors import TraceFormatError, WindowError
+from gaptrace.errors import CalibrationError, TraceFormatError, WindowError
+from gaptrace.record.calibrations import load
 
 DEMO = Path(__file__).parent.parent / "sample_traces" / "demo_graph.sqlite"
 
@@ -61,6 +63,39 @@ def test_names_of_a_trace_are_text_and_nothing_else(tmp_path):
     assert "<script" not in html
     assert "&lt;script&gt;" in html
     assert Texts(html).texts[0].startswith("<b>t.sqlite")
+
+
+CALIBRATION = DEMO.with_name("h200_calibration.json")
+
+
+def test_a_calibration_that_is_named():
+    plain, known = gaptrace.open(DEMO), gaptrace.open(DEMO, calibration=str(CALIBRATION))
+    assert (plain.calibration, plain.analysis.recommendation.verdict) == (None, "needs_calibration")
+    assert known.calibration == load(CALIBRATION)
+    assert known.analysis.recommendation.verdict == "one_graph"
+    other = CALIBRATION.parent / "missing.json"
+    with pytest.raises(CalibrationError, match="there is no calibration"):
+        gaptrace.open(DEMO, calibration=other)
+
+
+def test_a_calibration_of_another_gpu_is_refused(tmp_path):
+    content = json.loads(CALIBRATION.read_text())
+    content["machine"]["gpu"] = "NVIDIA B200"
+    other = tmp_path / "b200.json"
+    other.write_text(json.dumps(content))
+    with pytest.raises(CalibrationError, match=r"was made on NVIDIA B200, .* on NVIDIA H200"):
+        gaptrace.open(DEMO, calibration=other)
+
+
+def test_the_saved_calibration_of_the_machine_and_one_that_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = tmp_path / "gaptrace" / "calibrations"
+    folder.mkdir(parents=True)
+    (folder / "h200.json").write_text(CALIBRATION.read_text())
+    assert gaptrace.open(DEMO).calibration == load(CALIBRATION)
+    (folder / "a.json").write_text("{")
+    with pytest.warns(UserWarning, match=r"a\.json is not a calibration"):
+        assert gaptrace.open(DEMO).calibration == load(CALIBRATION)
 
 
 def test_what_is_no_trace_is_refused(tmp_path):

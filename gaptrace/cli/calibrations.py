@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from gaptrace.cli import one_line
-from gaptrace.errors import CalibrationError
 
 if TYPE_CHECKING:
     from gaptrace.calibration import Calibration
@@ -29,21 +28,9 @@ def calibration_for(trace: "Trace", chosen: Path | None) -> "Calibration | None"
         CalibrationError: the one that was chosen cannot be read, or is of another GPU, whose costs
             say nothing here. Another driver or CUDA is a warning in the recommendation.
     """
-    from gaptrace.calibration_match import best_match, differences
-    from gaptrace.record.calibrations import folder, load
+    from gaptrace.calibration_choice import choose_calibration
 
-    if chosen is not None:
-        calibration = load(chosen)
-        if gpus := differences(calibration, trace).get("gpu"):
-            raise CalibrationError(
-                f"{chosen} was made on {gpus[0]}, {trace.meta.path} on {gpus[1]}: launch costs of "
-                "one say nothing of the other; calibrate there, or leave --calibration out"
-            )
-        return calibration
-    saved = []
-    for path in sorted(folder().glob("*.json")):
-        try:
-            saved.append(load(path))
-        except CalibrationError as error:
-            click.echo(f"gaptrace: warning: {one_line(error)}", err=True)
-    return best_match(saved, trace)
+    calibration, unread = choose_calibration(trace, chosen)
+    for error in unread:
+        click.echo(f"gaptrace: warning: {one_line(error)}", err=True)
+    return calibration

@@ -12,6 +12,9 @@ The spool (`gaptrace.spool`) begins with a header: `pid`, `granularity`, `begin_
 `utc_ns`, `cupti` and `cupti_python` (versions), `calls` {kind: {number: name}}, `families` {name:
 {`kinds`: [...], `fields`: {field: [offset, NumPy type]}}}.
 
+A process may record several times, one after the other, and after it has used CUDA: cells of a
+notebook do (`gaptrace.cell`). What was made before is then known by its use alone.
+
 A forked child records nothing, and leaves the spool to its parent: CUDA of the parent cannot be
 used in it, and its own would need a recording of its own.
 """
@@ -37,13 +40,16 @@ from gaptrace.spool import frame
 #: How often what is complete goes to the spool: what a crash can lose at most.
 _FLUSH_SECONDS = 1.0
 _FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
+#: Where NVTX looks for the library that takes its calls.
+_INJECTION = "NVTX_INJECTION64_PATH"
 
-#: The recorder of this process, kept for as long as CUPTI may call it.
+#: Of this process, kept for as long as CUPTI may call them.
 _recorders: list["CuptiRecorder"] = []
+_pools: list[BufferPool] = []
 
 
 def start(granularity: str, spool: str) -> "CuptiRecorder":
-    """Start recording; it ends by itself when the interpreter does.
+    """Start recording; it ends by `stop`, or by itself when the interpreter does.
 
     Args:
         granularity: `graph` or `node`.
@@ -51,20 +57,50 @@ def start(granularity: str, spool: str) -> "CuptiRecorder":
 
     Raises:
         GpuError: cupti-python is missing, it does not find its library, CUPTI refuses to start on
-            this driver, or the spool cannot be written.
+            this driver, the spool cannot be written, or this process records already.
     """
-    try:
-        cupti = import_module("cupti.cupti")
-    except ImportError as error:
-        raise GpuError(
-            f"the package cupti-python cannot be imported ({error}): pip install 'gaptrace[cupti]'"
-        ) from error
+    cupti = _cupti()
+    if any(not recorder.has_ended for recorder in _recorders):
+        raise GpuError("this process records itself already: end that recording first")
     recorder = CuptiRecorder(cupti, granularity, spool)
     _recorders.append(recorder)
     # Registered first, so that it runs after whatever the program registers.
     atexit.register(recorder.stop)
     os.register_at_fork(after_in_child=recorder.abandon)
     return recorder
+
+
+def open_nvtx() -> None:
+    """Have NVTX hand its ranges to CUPTI from now on, whether or not a recording runs.
+
+    Every library asks the environment once, at its first range. So this comes before the first.
+
+    Raises:
+        GpuError: cupti-python is missing, or it does not find its library.
+    """
+    cupti = _cupti()
+    try:
+        cupti.get_timestamp()  # which loads the library
+        os.environ.setdefault(_INJECTION, _library_path())
+    except (cupti.cuptiError, OSError, RuntimeError) as error:
+        raise GpuError(_why_not(error)) from error
+
+
+def is_waiting() -> bool:
+    """Whether ranges of NVTX lead to CUPTI, and nothing has been recorded with it yet.
+
+    Once something was, CUPTI stays in the process, and what it costs there is not known.
+    """
+    return "libcupti" in Path(os.environ.get(_INJECTION, "")).name and not _recorders
+
+
+def _cupti() -> Any:
+    try:
+        return import_module("cupti.cupti")
+    except ImportError as error:
+        raise GpuError(
+            f"the package cupti-python cannot be imported ({error}): pip install 'gaptrace[cupti]'"
+        ) from error
 
 
 class CuptiRecorder:
@@ -75,6 +111,7 @@ class CuptiRecorder:
         self._ended = threading.Event()
         self._flushing = threading.Lock()
         self._left_out: dict[str, str] = {}
+        self._enabled: list[int] = []
         self._file = -1
         try:
             begin_ns, utc_ns = cupti.get_timestamp(), time.time_ns()
@@ -96,18 +133,31 @@ class CuptiRecorder:
             self.write(frame(b"H", json.dumps(header).encode()))
             # Threads under the numbers that the system gives them, not those of pthread_self.
             cupti.set_thread_id_type(int(cupti.ActivityThreadIdType.SYSTEM))
-            self._buffers = BufferPool(self._library, families, self.write, self._start_flushing)
-            self._buffers.register()
+            if not _pools:
+                _pools.append(BufferPool(self._library, families))
+            _pools[0].pass_to(self.write, self._start_flushing)
+            _pools[0].register()
             self._enable(granularity)
             self._graphs = GraphEvents(self._library, cupti, self.write)
         except (cupti.cuptiError, OSError, RuntimeError) as error:
+            self._disable()
+            self.abandon()
             raise GpuError(_why_not(error)) from error
         if self._graphs.problem is not None:
             self._left_out["graphs made"] = self._graphs.problem
-        if self._left_out:
-            self.write(frame(b"L", json.dumps({"left_out": self._left_out}).encode()))
+        for what, why in self._left_out.items():
+            self.leave_out(what, why)
         # Read by the NVTX of every library at its first range.
-        os.environ.setdefault("NVTX_INJECTION64_PATH", _library_path())
+        os.environ.setdefault(_INJECTION, _library_path())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more is recorded."""
+        return self._file < 0 or self._ended.is_set()
+
+    def leave_out(self, what: str, why: str) -> None:
+        """Note what is not recorded, and why."""
+        self.write(frame(b"L", json.dumps({"left_out": {what: why}}).encode()))
 
     def write(self, content: bytes) -> None:
         """Write frames; once that failed, nothing more is written. Threads may call at once."""
@@ -123,31 +173,32 @@ class CuptiRecorder:
 
     def stop(self) -> None:
         """Write down what CUPTI still holds, and end the recording."""
-        if self._file < 0 or self._ended.is_set():
+        if self.has_ended:
             return
         self._ended.set()
         with self._flushing:
             # First what is complete, then the rest: buffers with work that the device has not done.
             self._library.cuptiActivityFlushAll(0)
             self._library.cuptiActivityFlushAll(_FORCED)
-            for kind in self._enabled:
-                self._library.cuptiActivityDisable(kind)
+            self._disable()
             self._graphs.stop()
             self._library.cuptiActivityFlushAll(_FORCED)
         self.write(frame(b"E"))
+        self.abandon()
 
     def abandon(self) -> None:
-        """Write nothing more: this is a forked child, or the file cannot be written.
+        """Write nothing more: it is over, this is a forked child, or the file cannot be written.
 
         Takes no lock: another thread of the parent may have held it during the fork.
         """
+        if _pools:
+            _pools[0].pass_to_nobody()
         descriptor, self._file = self._file, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def _enable(self, granularity: str) -> None:
         cupti = self._cupti
-        self._enabled: list[int] = []
         for family, (_, (kind, *others), _) in FAMILIES.items():
             if family == "graph_trace" and granularity == "node":
                 continue  # with it, the nodes are not recorded
@@ -170,6 +221,10 @@ class CuptiRecorder:
                         switch(int(call), 0)
                     except cupti.cuptiError:
                         break  # this version cannot: they are recorded like all others
+
+    def _disable(self) -> None:
+        for kind in self._enabled:
+            self._library.cuptiActivityDisable(kind)
 
     def _start_flushing(self) -> None:
         # Not before there is something to flush: a program that never uses CUDA stays as it is.

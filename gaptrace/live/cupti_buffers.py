@@ -77,31 +77,40 @@ class Families:
 class BufferPool:
     """Hands buffers to CUPTI, takes them back full, and passes on what they hold.
 
+    It must live as long as the process: CUPTI may call it at any time. So several recordings of one
+    process share one, which passes on to the latest.
+
     Args:
         library: libcupti.
         families: of records.
-        write: takes frames; called on a thread of CUPTI or on one that flushes.
-        on_first_use: called once, when CUPTI first wants a buffer.
     """
 
-    def __init__(
-        self,
-        library: Any,
-        families: Families,
-        write: Callable[[bytes], None],
-        on_first_use: Callable[[], None],
-    ) -> None:
+    def __init__(self, library: Any, families: Families) -> None:
         self._library = library
         self._families = families
-        self._write = write
+        self._write: Callable[[bytes], None] = _drop
         self._buffers: dict[int, Any] = {}
         self._free: list[int] = []
         self._texts: dict[int, str] = {}
-        self._on_first_use: Callable[[], None] | None = on_first_use
+        self._on_first_use: Callable[[], None] | None = None
         # CUPTI keeps no reference to what it calls.
         self._callbacks = _REQUESTED(self._requested), _COMPLETED(self._completed)
         for _ in range(_AT_FIRST):
             self._free.append(self._new())
+
+    def pass_to(self, write: Callable[[bytes], None], on_first_use: Callable[[], None]) -> None:
+        """Pass what is recorded from now on to another recording.
+
+        Args:
+            write: takes frames; called on a thread of CUPTI or on one that flushes.
+            on_first_use: called once, when CUPTI next wants a buffer.
+        """
+        self._texts.clear()  # the other one has read none of them
+        self._on_first_use, self._write = on_first_use, write
+
+    def pass_to_nobody(self) -> None:
+        """Drop what CUPTI still hands over."""
+        self._on_first_use, self._write = None, _drop
 
     def register(self) -> None:
         """Let CUPTI use these buffers.
@@ -211,6 +220,10 @@ class BufferPool:
             if len(self._texts) >= _MOST_TEXTS:
                 self._texts.clear()
             self._texts[pointer] = texts[pointer] = text
+
+
+def _drop(content: bytes) -> None:
+    """Take frames that nobody wants."""
 
 
 def run_length(words: Any, step: int, family: int, families: Any) -> int:

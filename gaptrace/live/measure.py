@@ -18,6 +18,7 @@ from gaptrace.live.agreement import TOLERANCE, differences
 from gaptrace.live.arms import Runner, Start, graph_arms, per_launch, put_back, wait
 from gaptrace.live.capture import CapturedGraph, capture
 from gaptrace.live.clock import steps_for, time_arms
+from gaptrace.live.cupti import is_waiting
 from gaptrace.live.driver import done, driver, driver_version
 from gaptrace.live.graph_handles import graph_handle, stream_handle
 from gaptrace.live.launch_costs import launch_costs
@@ -234,7 +235,9 @@ class StepBench:
 def is_recorded() -> bool:
     """Whether a recorder is attached to this process, whose cost is in every time."""
     # Set by Nsight Systems and by CUPTI's own loader, before the process starts.
-    return recording_domain() is not None or "CUDA_INJECTION64_PATH" in os.environ
+    if "CUDA_INJECTION64_PATH" in os.environ:
+        return True
+    return recording_domain() is not None and not is_waiting()
 
 
 @contextmanager

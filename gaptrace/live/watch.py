@@ -33,10 +33,7 @@ def watch_imports(notes: RunNotes) -> None:
     except PackageNotFoundError:
         notes.nvtx["state"] = "absent"
         return
-    actions: dict[str, Action] = {
-        "cupy.cuda.stream": _naming(notes, "cupy", name_cupy_graphs),
-        "torch.cuda.graphs": _naming(notes, "torch", name_torch_graphs),
-    }
+    actions = naming_actions(notes)
     probe = subprocess.run(
         [sys.executable, "-P", "-m", "gaptrace.live.probe"],
         stdin=subprocess.DEVNULL,
@@ -58,6 +55,14 @@ def watch_imports(notes: RunNotes) -> None:
     elif notes.is_recording_itself:
         actions["nvtx"] = name_default_domain
     sys.meta_path.insert(0, AfterImport(actions))
+
+
+def naming_actions(notes: RunNotes) -> dict[str, Action]:
+    """Return what to do once a module is imported, so that graphs are named; noted in `graphs`."""
+    return {
+        "cupy.cuda.stream": _naming(notes, "cupy", name_cupy_graphs),
+        "torch.cuda.graphs": _naming(notes, "torch", name_torch_graphs),
+    }
 
 
 def name_default_domain(nvtx: ModuleType) -> None:

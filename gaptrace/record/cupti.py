@@ -39,6 +39,11 @@ def find_cupti(driver: Driver) -> Cupti:
     Raises:
         RecorderError: there is no cupti-python or no GPU, or it is for another driver.
     """
+    if driver.problem is not None:
+        raise RecorderError(
+            f"CUPTI cannot record, since CUDA cannot start on this machine: {driver.problem}; "
+            "run gaptrace doctor"
+        )
     packages = package_versions()
     version = packages["cupti-python"]
     if version is None:
@@ -46,11 +51,6 @@ def find_cupti(driver: Driver) -> Cupti:
         raise RecorderError(
             "no CUPTI: the package cupti-python is not installed; "
             + (f"install it: pip install {wanted}" if wanted else _too_old(driver))
-        )
-    if driver.problem is not None:
-        raise RecorderError(
-            f"CUPTI cannot record, since CUDA cannot start on this machine: {driver.problem}; "
-            "run gaptrace doctor"
         )
     problem = mismatch(version, packages["nvidia-cuda-cupti"], driver)
     if problem is not None:

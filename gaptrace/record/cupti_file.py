@@ -223,6 +223,12 @@ def _write_diagnostics(
             f"CUPTI gave {cut} copies an end after the next work of their stream or a wait for "
             "them; they are cut to that, and may have ended earlier."
         )
+    older = _older_graphs(spool)
+    if older:
+        texts.append(
+            f"{older} CUDA graphs that ran were made before the recording began: how they were "
+            "made, and in graph granularity how many nodes they have, is not known."
+        )
     texts += [f"CUPTI did not record {what}: {why}." for what, why in spool.left_out.items()]
     out.table(
         "DIAGNOSTIC_EVENT",
@@ -235,3 +241,12 @@ def _write_diagnostics(
             "globalPid": process,
         },
     )
+
+
+def _older_graphs(spool: Spool) -> int:
+    """How many graphs ran without having been made; 0 where making them was not recorded."""
+    if "graphs made" in spool.left_out:
+        return 0
+    ran = [spool.columns[family]["graph_id"] for family in ("graph_trace", "kernel")]
+    made = {number for row in spool.graphs for number in row[3:]}
+    return len(set(np.concatenate(ran).tolist()) - made - {0})

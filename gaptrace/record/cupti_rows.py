@@ -178,10 +178,14 @@ def write_waits(out: TableWriter, columns: dict[str, dict[str, Column]], process
     waits, events, overheads = (
         columns[name] for name in ("synchronization", "cuda_event", "overhead")
     )
-    contexts = columns["context"]
-    devices = dict(
-        zip(contexts["context_id"].tolist(), contexts["device_id"].tolist(), strict=True)
-    )
+    # Of a context that is older than the recording only its work tells the device.
+    devices = {
+        context: device
+        for family in ("kernel", "memcpy", "memset", "graph_trace", "context")
+        for context, device in zip(
+            *(columns[family][field].tolist() for field in ("context_id", "device_id")), strict=True
+        )
+    }
     waits = waits | {
         "device_id": np.array([devices.get(c, 0) for c in waits["context_id"].tolist()], np.int64)
     }

@@ -15,6 +15,8 @@ gaptrace-runs/demo-20260131-235959/
 └── analysis.json         the same for programs
 ```
 
+`%%gaptrace` in a notebook leaves the cell in `commands.txt`, and neither report nor notes.
+
 A recording with CUPTI has neither report nor log of its own: `graph.sqlite` is all of it.
 
 With both granularities the recordings lie in the folders `graph` and `node`, each with its own
@@ -79,6 +81,18 @@ def add_command(
     settings = "".join(f"{key}={shlex.quote(value)} " for key, value in (variables or {}).items())
     with (folder / "commands.txt").open("a", encoding="utf-8") as file:
         file.write(settings + shlex.join(command) + "\n")
+
+
+def add_cell(folder: Path, line: str, source: str) -> None:
+    """Add a cell of a notebook to commands.txt.
+
+    Args:
+        folder: of the run.
+        line: what follows `%%gaptrace`.
+        source: the cell.
+    """
+    with (folder / "commands.txt").open("a", encoding="utf-8") as file:
+        file.write(f"%%gaptrace {line}".strip() + f"\n{source.rstrip()}\n")
 
 
 def write_versions(folder: Path, versions: dict[str, object]) -> None:

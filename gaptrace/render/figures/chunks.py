@@ -95,7 +95,8 @@ def _interval(drawn: go.Figure, recommendation: Recommendation) -> set[int]:
     if not found:
         return set()
     sizes = [each.chunk for each in found]
-    for low, fill in ((True, None), (False, "tonexty")):
+    is_wide = any(each.low_ns < each.high_ns for each in found)
+    for low, fill in ((True, None), (False, "tonexty")) if is_wide else ():
         drawn.add_scatter(
             x=sizes,
             y=[(each.low_ns if low else each.high_ns) * _US for each in found],

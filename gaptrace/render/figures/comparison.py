@@ -6,6 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
+from gaptrace.analysis import Analysis
 from gaptrace.compare import Comparison
 from gaptrace.render.figures.hover import plain
 from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, figure
@@ -32,44 +33,46 @@ def before_after(compared: Comparison, *, title: str | None = None) -> go.Figure
     groups = rows.partition_by(key, maintain_order=True)[:_MOST_GROUPS]
     several = len(compared.before.devices) > 1
     drawn = figure(height=64 * max(len(groups), 1) + 130, title=title, barmode="stack", bargap=0.25)
-    named = [(_name(group.row(0, named=True), several), group) for group in groups]
+    named = [(_bars(group.row(0, named=True), several), group) for group in groups]
     for state in ("busy", *CAUSES.categories):
         _state(drawn, state, named)
-    categories = [_bar(name, side) for name, _ in named for side in ("before", "after")]
+    categories = [bar for bars, _ in named for bar in bars]
     drawn.update_yaxes(
         type="category", categoryorder="array", categoryarray=categories[::-1], showgrid=False
     )
-    drawn.update_xaxes(title={"text": "ms of a step, medians" if per_step else "ms"})
-    before, after = (Path(a.trace.meta.path).name for a in (compared.before, compared.after))
-    drawn.add_annotation(
-        x=1, y=1, xref="paper", yref="paper", xanchor="right", yanchor="bottom", showarrow=False,
-        text=plain(f"before: {before}, after: {after}"),
-    )  # fmt: skip
+    what = "ms of a step, medians" if per_step else "ms"
+    before, after = (plain(_source(each)) for each in (compared.before, compared.after))
+    drawn.update_xaxes(title={"text": f"{what}<br>before: {before}; after: {after}"})
     return drawn
 
 
-def _name(row: dict[str, Any], several: bool) -> str:
+def _source(analysis: Analysis) -> str:
+    """Name of the trace, with the part of it that was looked at."""
+    name = Path(analysis.trace.meta.path).name
+    return f"{name}, {analysis.window_name}" if analysis.window_name else name
+
+
+def _bars(row: dict[str, Any], several: bool) -> tuple[str, str]:
+    """What the two bars of a group are called."""
     if "unit" not in row:
-        return f"device {row['device_id']}"
-    unit, after = row["unit"], row["after_unit"]
-    name = unit if unit == after else f"{unit} / {after}"
-    return f"{name} on device {row['device_id']}" if several else str(name)
+        units = (f"device {row['device_id']}",) * 2
+    else:
+        device = f" on device {row['device_id']}" if several else ""
+        units = (f"{row['unit']}{device}", f"{row['after_unit']}{device}")
+    return f"{plain(units[0])}, before", f"{plain(units[1])}, after"
 
 
-def _bar(name: str, side: str) -> str:
-    return f"{plain(name)}, {side}"
-
-
-def _state(drawn: go.Figure, state: str, named: list[tuple[str, pl.DataFrame]]) -> None:
+def _state(drawn: go.Figure, state: str, named: list[tuple[tuple[str, str], pl.DataFrame]]) -> None:
     figure_name = "busy_ns" if state == "busy" else state
     bars, lengths, said = [], [], []
-    for name, group in named:
+    for both, group in named:
         for row in group.filter(pl.col("figure") == figure_name).to_dicts():
-            for side in ("before", "after"):
-                bars.append(_bar(name, side))
+            for bar, side in zip(both, ("before", "after"), strict=True):
+                bars.append(bar)
                 lengths.append(row[f"{side}_ns"] * _MS)
                 said.append(
-                    f"<b>{plain(name)}</b><br>{state}: {duration(row['before_ns'])} before, "
+                    f"<b>{bar.rpartition(',')[0]}</b><br>"
+                    f"{state}: {duration(row['before_ns'])} before, "
                     f"{duration(row['after_ns'])} after<br>change {change(row['change_ns'])}"
                 )
     if not any(lengths):

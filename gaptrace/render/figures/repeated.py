@@ -7,7 +7,14 @@ from plotly.subplots import make_subplots
 from gaptrace.analysis import Analysis
 from gaptrace.calibration import Calibration, Figure
 from gaptrace.render.figures.hover import plain
-from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, SECOND_COLOR, axes, figure
+from gaptrace.render.figures.style import (
+    BUSY_COLOR,
+    CAUSE_COLORS,
+    SECOND_COLOR,
+    TITLE_HEIGHT,
+    axes,
+    figure,
+)
 from gaptrace.render.units import count, duration
 from gaptrace.step_strip import notable_steps, step_strip
 
@@ -57,7 +64,10 @@ def steps(analysis: Analysis, *, title: str | None = None) -> go.Figure:
     drawn.update_yaxes(rangemode="tozero", title={"text": "ms"})
     drawn.update_xaxes(row=rows, col=1, title={"text": "step"})
     drawn.update_annotations(x=0, xanchor="left", font={"size": 12})
-    drawn.update_layout(legend={"y": 1 + 34 / (_STRIP_HEIGHT * rows)}, margin={"t": 70})
+    drawn.update_layout(
+        legend={"y": 1 + 34 / (_STRIP_HEIGHT * rows)},
+        margin={"t": 70 + (TITLE_HEIGHT if title else 0)},
+    )
     return drawn
 
 

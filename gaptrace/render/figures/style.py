@@ -33,6 +33,8 @@ KIND_COLORS = {
     "starved": CAUSE_COLORS["launch_call"],
     "unknown": CAUSE_COLORS["unrecorded"],
 }
+#: Of a title and the legend below it, which else takes its place.
+TITLE_HEIGHT = 44
 #: Text and lines that can be read on white (contrast 4.7) and on near-black (4.0) alike.
 _INK = "#747474"
 _LINE = "rgba(128,128,128,0.3)"
@@ -43,19 +45,26 @@ def figure(*, height: int, title: str | None = None, **layout: object) -> go.Fig
     """Return an empty figure in this style.
 
     Args:
-        height: in pixels; the width is that of the page.
+        height: in pixels, without the title; the width is that of the page.
         title: above it.
         layout: more of plotly's layout.
     """
     drawn = go.Figure()
+    above = TITLE_HEIGHT if title else 0
     drawn.update_layout(
         template=go.layout.Template(),  # else that of the notebook
-        height=height,
-        title={"text": title, "x": 0, "xref": "paper", "font": {"size": 14}} if title else None,
+        height=height + above,
+        title={
+            "text": title,
+            **{"x": 0, "xref": "paper", "y": 1, "yanchor": "top", "pad": {"t": 8}},
+            "font": {"size": 14},
+        }
+        if title
+        else None,
         font={"family": "system-ui, sans-serif", "size": 12, "color": _INK},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 60, "r": 16, "t": 40 if title else 16, "b": 44},
+        margin={"l": 60, "r": 16, "t": 16 + above, "b": 44},
         legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         hoverlabel={"align": "left", "namelength": -1},
         **layout,
