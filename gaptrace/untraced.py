@@ -25,6 +25,7 @@ from gaptrace.machine_costs import (
     at_nodes,
     cut_gap,
     host_costs,
+    node_gap_added,
     slowdown,
     value_of,
 )
@@ -200,7 +201,7 @@ def _costs(
 
 def device_times(step: TracedStep, calibration: Calibration, recorder: str, level: Level) -> Floats:
     """Return what each node takes of the device without the recorder, the gap before included."""
-    added = value_of(calibration, "recorder_node_gap_ns", OPPOSITE[level], recorder=recorder)
+    added = node_gap_added(calibration, recorder, OPPOSITE[level])
     by = {"value": 1.0, "low": step.spread[0], "high": step.spread[1]}[level]
     if not step.gap_ns.any():
         return np.maximum(step.node_ns * by - max(0.0, added), 0.0)

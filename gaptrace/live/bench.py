@@ -23,8 +23,11 @@ from gaptrace.live.kernels import (
     compile_kernels,
 )
 
-#: Blocks and threads of every launch: one block of one warp, as an empty kernel of a program has.
-GRID = (1, 1, 1, 32, 1, 1, 0)
+#: Blocks, threads and shared memory of a launch: one block of one warp, the least there is; and a
+#: small kernel of a program, which works on some ten thousand numbers.
+GRID, WIDE_GRID = (1, 1, 1, 32, 1, 1, 0), (64, 1, 1, 256, 1, 1, 0)
+#: A kernel, the address of its arguments, and its grid.
+Kernel = tuple[Any, int, tuple[int, ...]]
 #: A latch is open long before that unless a call waits for the GPU.
 LATCH_NS = 200_000_000
 _ANSWER_NS = 1_000_000_000
@@ -135,28 +138,29 @@ class Bench:
         self._undo.callback(self.cuda.cuEventDestroy, event)
         return event
 
-    def kernel(self, name: str, values: Any) -> tuple[Any, int]:
-        """Return a kernel and the address of its arguments, as `launch` takes them.
+    def kernel(self, name: str, values: Any, grid: tuple[int, ...] = GRID) -> Kernel:
+        """Return a kernel with its arguments, as `launch` takes it.
 
         Args:
             name: of the kernel.
             values: a ctypes array of 64-bit words, read anew at each launch.
+            grid: as `GRID`.
         """
         size = ctypes.sizeof(ctypes.c_uint64)
         first = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * len(values))(*(first + size * i for i in range(len(values))))
         self._undo.callback(lambda *kept: None, values, pointers)  # as long as the bench
-        return self._functions[name], ctypes.addressof(pointers) if len(values) else 0
+        return self._functions[name], ctypes.addressof(pointers) if len(values) else 0, grid
 
-    def spin(self, clocks: int) -> tuple[Any, int]:
+    def spin(self, clocks: int, grid: tuple[int, ...] = GRID) -> Kernel:
         """Return a kernel that lasts so many clocks."""
-        return self.kernel("spin", (ctypes.c_uint64 * 1)(clocks))
+        return self.kernel("spin", (ctypes.c_uint64 * 1)(clocks), grid)
 
-    def mark(self) -> tuple[Any, int]:
+    def mark(self) -> Kernel:
         """Return the first node of a graph whose start is wanted."""
         return self.kernel("mark", (ctypes.c_uint64 * 0)())
 
-    def answer(self, *, marks: bool) -> tuple[Any, int]:
+    def answer(self, *, marks: bool) -> Kernel:
         """Return its last node; with `marks` the only one."""
         values = (ctypes.c_uint64 * 3)(self._page_address, marks, _ANSWER_NS)
         return self.kernel("answer", values)
@@ -173,12 +177,12 @@ class Bench:
         self.wait()
         return int(self._page[LONGEST])
 
-    def launching(self, kernel: tuple[Any, int], stream: Any) -> Callable[[], Any]:
+    def launching(self, kernel: Kernel, stream: Any) -> Callable[[], Any]:
         """Return the call that launches a kernel, with no more Python in it than need be."""
-        function, arguments = kernel
-        return partial(self.cuda.cuLaunchKernel, function, *GRID, stream, arguments, 0)
+        function, arguments, grid = kernel
+        return partial(self.cuda.cuLaunchKernel, function, *grid, stream, arguments, 0)
 
-    def launch(self, kernel: tuple[Any, int], stream: Any, times: int = 1) -> None:
+    def launch(self, kernel: Kernel, stream: Any, times: int = 1) -> None:
         """Launch a kernel again and again."""
         call = self.launching(kernel, stream)
         result = (0,)

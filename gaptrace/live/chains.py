@@ -5,10 +5,8 @@ from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any
 
-from gaptrace.live.bench import Bench
+from gaptrace.live.bench import Bench, Kernel
 from gaptrace.live.driver import done
-
-Kernel = tuple[Any, int]
 
 #: Nodes from which on a graph has four branches worth the name: first and last node besides.
 LEAST_BRANCHED = 8

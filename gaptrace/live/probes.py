@@ -11,7 +11,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from gaptrace.live.bench import LATCH_NS, Bench, Launch
+from gaptrace.live.bench import LATCH_NS, WIDE_GRID, Bench, Kernel, Launch
 from gaptrace.live.chains import Chains, executable
 from gaptrace.live.driver import done
 
@@ -108,14 +108,15 @@ class Queued:
         self._bench = bench
         self._spin = bench.spin(_CLOCKS)
         self._long = [bench.spin(times * _LONG_CLOCKS) for times in (1, 2)]
-        make = partial(self._make, stack)
+        make, wide = partial(self._make, stack, self._spin), bench.spin(_CLOCKS, WIDE_GRID)
         self._lines = [make(nodes) for nodes in (_FEW, _MANY)]
+        self._wide_lines = [self._make(stack, wide, nodes) for nodes in (_FEW, _MANY)]
         self._graphs = {nodes: [make(nodes) for _ in range(_GRAPHS)] for nodes in _GRAPH_NODES}
         self._wholes = {nodes: make(_GRAPHS * nodes) for nodes in _GRAPH_NODES}
         bench.wait()
 
-    def _make(self, stack: ExitStack, nodes: int) -> Any:
-        return stack.enter_context(executable(self._bench, self._spin, nodes))
+    def _make(self, stack: ExitStack, kernel: Kernel, nodes: int) -> Any:
+        return stack.enter_context(executable(self._bench, kernel, nodes))
 
     def round(self) -> Figures:
         """Measure the clock, then the gaps between kernels, nodes and graphs."""
@@ -126,12 +127,19 @@ class Queued:
         spin_ns = _CLOCKS / clocks_per_ns
         figures: Figures = {("sm_clock_hz", None, 1): 1e9 * clocks_per_ns}
         figures |= self._kernels(spin_ns)
-        node_ns = self._difference(*(partial(self._queue, [line]) for line in self._lines))
-        if node_ns is not None:
-            gap_ns = node_ns / (_MANY - _FEW) - spin_ns
+        gap_ns, wide_gap_ns = (
+            self._node_gap(lines, spin_ns) for lines in (self._lines, self._wide_lines)
+        )
+        if wide_gap_ns is not None:
+            figures["wide_node_gap_ns", None, 1] = wide_gap_ns
+        if gap_ns is not None:
             figures["node_gap_ns", None, 1] = gap_ns
             figures |= self._cuts(gap_ns)
         return figures
+
+    def _node_gap(self, lines: Sequence[Any], spin_ns: float) -> float | None:
+        node_ns = self._difference(*(partial(self._queue, [line]) for line in lines))
+        return None if node_ns is None else node_ns / (_MANY - _FEW) - spin_ns
 
     def _kernels(self, spin_ns: float) -> Figures:
         figures: Figures = {}
@@ -168,7 +176,7 @@ class Queued:
                 figures["graph_launch_queued_api_ns", nodes, 1] = each_ns
         return figures
 
-    def _launch(self, kernel: tuple[Any, int], times: int) -> None:
+    def _launch(self, kernel: Kernel, times: int) -> None:
         self._bench.launch(kernel, self._bench.stream, times)
 
     def _queue(self, graphs: Sequence[Any]) -> None:
