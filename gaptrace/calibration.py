@@ -16,13 +16,13 @@ Python costs. `nodes` counts CUDA graph nodes; `branches` is 1 for nodes in a st
 | `graph_updated_launch_api_ns`, `.._latency_ns` | yes | the first one after an exec update |
 | `graph_launch_queued_api_ns` | yes | the call while the device is held |
 | `kernel_gap_ns`, `node_gap_ns` | | between kernels launched singly and in time; between nodes in a line. A kernel here ends with its last instruction and begins with its first |
-| `wide_node_gap_ns` | | likewise between nodes of 64 blocks of 256 threads |
+| `small_node_ns` | | a node whose kernel reads and writes 4,096 numbers, with the gap after it |
 | `graph_gap_ns`, `cut_gap_ns` | yes | between graphs launched in time; by how much that exceeds `node_gap_ns` |
 | `capture_ns`, `instantiate_ns`, `upload_api_ns`, `exec_update_ns`, `destroy_graph_ns`, `destroy_exec_ns` | yes | host cost of these calls; a capture is with the launches in it |
 | `upload_ns` | yes | until the upload is over |
 | `sm_clock_hz` | | clock of the multiprocessors under this load |
 | `launch_queue_depth`, `graph_queue_depth` | | launches that a held device lets through before a call blocks |
-| `recorder_call_ns`, `recorder_node_ns`, `recorder_kernel_gap_ns`, `recorder_node_gap_ns`, `recorder_wide_node_gap_ns`, `recorder_graph_gap_ns` | | what a recorder adds to a launch, to each node of a launched graph, to those gaps |
+| `recorder_call_ns`, `recorder_node_ns`, `recorder_kernel_gap_ns`, `recorder_node_gap_ns`, `recorder_small_node_ns`, `recorder_graph_gap_ns` | | what a recorder adds to a launch, to each node of a launched graph, to those gaps and that node |
 """  # noqa: E501 - a table
 
 import math

@@ -11,7 +11,7 @@ _ADDED = {
     "recorder_call_ns": "launch_queued_api_ns",
     "recorder_kernel_gap_ns": "kernel_gap_ns",
     "recorder_node_gap_ns": "node_gap_ns",
-    "recorder_wide_node_gap_ns": "wide_node_gap_ns",
+    "recorder_small_node_ns": "small_node_ns",
     "recorder_graph_gap_ns": "graph_gap_ns",
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 from gaptrace.live import kernels
 
 DEPTH = 200
-_ARGUMENTS = {"spin": 1, "latch": 3, "mark": 0, "answer": 3}
+_ARGUMENTS = {"spin": 1, "latch": 3, "mark": 0, "answer": 3, "touch": 1}
 Ok = tuple[int]
 
 
@@ -59,6 +59,8 @@ class FakeGpu:
                 time.sleep(0)
         elif name == "mark":
             self._marked = begin
+        elif name == "touch":
+            assert self.live[arguments[0]] == "memory"
         elif name == "latch":
             page, ticket, patience_ns = words(arguments[0], 16), *arguments[1:]
             while page[kernels.OPENED] < ticket:
@@ -160,6 +162,16 @@ class FakeGpu:
         self._buffers[address], self.live[address] = buffer, "page"
         return 0, address
 
+    def cuMemAlloc(self, size: int) -> tuple[int, int]:
+        return self._new("memory")
+
+    def cuMemsetD32(self, memory: int, value: int, count: int) -> Ok:
+        assert (self.live[memory], value, count) == ("memory", 0, 4_096)
+        return (0,)
+
+    def cuMemFree(self, memory: int) -> Ok:
+        return self._drop(memory, "memory")
+
     def cuMemHostGetDevicePointer(self, address: int, flags: int) -> tuple[int, int]:
         return 0, address
 
@@ -169,7 +181,7 @@ class FakeGpu:
     def cuLaunchKernel(self, name: str, *rest: int) -> Ok:
         *grid, stream, pointers, extra = rest
         assert (self.live[stream], extra) == ("stream", 0)
-        assert grid == [1, 1, 1, 32, 1, 1, 0] or (name, grid) == ("spin", [64, 1, 1, 256, 1, 1, 0])
+        assert grid == ([16, 1, 1, 256, 1, 1, 0] if name == "touch" else [1, 1, 1, 32, 1, 1, 0])
         count = _ARGUMENTS[name]
         arguments = [words(each, 1)[0] for each in words(pointers, count)] if count else []
         if self._capture is not None:

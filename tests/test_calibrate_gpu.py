@@ -84,7 +84,7 @@ def test_all_figures_are_there(made):
     here = {each.key for each in made.figures if each.recorder is None}
     single = {
         *("binding_call_ns", "launch_api_ns", "launch_latency_ns", "launch_queued_api_ns"),
-        *("kernel_gap_ns", "node_gap_ns", "wide_node_gap_ns", "sm_clock_hz"),
+        *("kernel_gap_ns", "node_gap_ns", "small_node_ns", "sm_clock_hz"),
         *("launch_queue_depth", "graph_queue_depth"),
     }
     launches = ("graph_launch", "graph_first_launch", "graph_updated_launch")
@@ -117,7 +117,7 @@ BANDS = {
     "launch_latency_ns": (200, 200_000),
     "kernel_gap_ns": (50, 50_000),
     "node_gap_ns": (50, 50_000),
-    "wide_node_gap_ns": (50, 50_000),
+    "small_node_ns": (50, 50_000),
     "sm_clock_hz": (200e6, 5e9),
     "launch_queue_depth": (64, probes.MOST_LAUNCHES),
     "graph_queue_depth": (16, probes.MOST_GRAPHS),

@@ -23,9 +23,11 @@ from gaptrace.live.kernels import (
     compile_kernels,
 )
 
-#: Blocks, threads and shared memory of a launch: one block of one warp, the least there is; and a
-#: small kernel of a program, which works on some ten thousand numbers.
-GRID, WIDE_GRID = (1, 1, 1, 32, 1, 1, 0), (64, 1, 1, 256, 1, 1, 0)
+#: Blocks, threads and shared memory of a launch: one block of one warp, the least there is.
+GRID = (1, 1, 1, 32, 1, 1, 0)
+#: And of `touch`: a small kernel of a program.
+_TOUCH_GRID = (16, 1, 1, 256, 1, 1, 0)
+_NUMBERS = 16 * 256
 #: A kernel, the address of its arguments, and its grid.
 Kernel = tuple[Any, int, tuple[int, ...]]
 #: A latch is open long before that unless a call waits for the GPU.
@@ -152,9 +154,16 @@ class Bench:
         self._undo.callback(lambda *kept: None, values, pointers)  # as long as the bench
         return self._functions[name], ctypes.addressof(pointers) if len(values) else 0, grid
 
-    def spin(self, clocks: int, grid: tuple[int, ...] = GRID) -> Kernel:
+    def spin(self, clocks: int) -> Kernel:
         """Return a kernel that lasts so many clocks."""
-        return self.kernel("spin", (ctypes.c_uint64 * 1)(clocks), grid)
+        return self.kernel("spin", (ctypes.c_uint64 * 1)(clocks))
+
+    def touch(self) -> Kernel:
+        """Return a kernel that reads and writes 4,096 numbers of memory of its own."""
+        memory = done(self.cuda.cuMemAlloc(4 * _NUMBERS), "allocating memory")
+        self._undo.callback(self.cuda.cuMemFree, memory)
+        done(self.cuda.cuMemsetD32(memory, 0, _NUMBERS), "filling memory")
+        return self.kernel("touch", (ctypes.c_uint64 * 1)(int(memory)), _TOUCH_GRID)
 
     def mark(self) -> Kernel:
         """Return the first node of a graph whose start is wanted."""

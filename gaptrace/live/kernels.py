@@ -26,6 +26,8 @@ LONGEST = ANSWERS + EXCHANGES  # GPU: the longest time between two looks of `wat
 #: that. `mark` left the GPU's clock at the start of the graph; with marks = 1, `answer` is both.
 #:
 #: `watch`: looks at the clock again and again. It does not run while another program has its turn.
+#:
+#: `touch`: reads and writes memory, a number a thread, as small kernels of programs do.
 SOURCE = f"""
 typedef unsigned long long u64;
 
@@ -61,6 +63,12 @@ extern "C" __global__ void mark()
     mark_of_the_start = now();
 }}
 
+extern "C" __global__ void touch(float *numbers)
+{{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    numbers[i] = numbers[i] * 0.999f + 0.001f;
+}}
+
 extern "C" __global__ void watch(volatile u64 *page, u64 length_ns)
 {{
     if (threadIdx.x) return;
@@ -88,7 +96,7 @@ extern "C" __global__ void answer(volatile u64 *page, u64 marks, u64 patience_ns
     }}
 }}
 """
-NAMES = ("spin", "latch", "mark", "answer", "watch")
+NAMES = ("spin", "latch", "mark", "answer", "watch", "touch")
 
 
 def compile_kernels(capability: tuple[int, int]) -> bytes:

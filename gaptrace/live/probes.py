@@ -11,7 +11,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from gaptrace.live.bench import LATCH_NS, WIDE_GRID, Bench, Kernel, Launch
+from gaptrace.live.bench import LATCH_NS, Bench, Kernel, Launch
 from gaptrace.live.chains import Chains, executable
 from gaptrace.live.driver import done
 
@@ -108,9 +108,9 @@ class Queued:
         self._bench = bench
         self._spin = bench.spin(_CLOCKS)
         self._long = [bench.spin(times * _LONG_CLOCKS) for times in (1, 2)]
-        make, wide = partial(self._make, stack, self._spin), bench.spin(_CLOCKS, WIDE_GRID)
+        make, touch = partial(self._make, stack, self._spin), bench.touch()
         self._lines = [make(nodes) for nodes in (_FEW, _MANY)]
-        self._wide_lines = [self._make(stack, wide, nodes) for nodes in (_FEW, _MANY)]
+        self._small_lines = [self._make(stack, touch, nodes) for nodes in (_FEW, _MANY)]
         self._graphs = {nodes: [make(nodes) for _ in range(_GRAPHS)] for nodes in _GRAPH_NODES}
         self._wholes = {nodes: make(_GRAPHS * nodes) for nodes in _GRAPH_NODES}
         bench.wait()
@@ -127,19 +127,19 @@ class Queued:
         spin_ns = _CLOCKS / clocks_per_ns
         figures: Figures = {("sm_clock_hz", None, 1): 1e9 * clocks_per_ns}
         figures |= self._kernels(spin_ns)
-        gap_ns, wide_gap_ns = (
-            self._node_gap(lines, spin_ns) for lines in (self._lines, self._wide_lines)
-        )
-        if wide_gap_ns is not None:
-            figures["wide_node_gap_ns", None, 1] = wide_gap_ns
-        if gap_ns is not None:
+        small_ns, node_ns = (self._node(lines) for lines in (self._small_lines, self._lines))
+        if small_ns is not None:
+            figures["small_node_ns", None, 1] = small_ns
+        if node_ns is not None:
+            gap_ns = node_ns - spin_ns
             figures["node_gap_ns", None, 1] = gap_ns
             figures |= self._cuts(gap_ns)
         return figures
 
-    def _node_gap(self, lines: Sequence[Any], spin_ns: float) -> float | None:
-        node_ns = self._difference(*(partial(self._queue, [line]) for line in lines))
-        return None if node_ns is None else node_ns / (_MANY - _FEW) - spin_ns
+    def _node(self, lines: Sequence[Any]) -> float | None:
+        """Time of a node with the gap after it."""
+        more_ns = self._difference(*(partial(self._queue, [line]) for line in lines))
+        return None if more_ns is None else more_ns / (_MANY - _FEW)
 
     def _kernels(self, spin_ns: float) -> Figures:
         figures: Figures = {}

@@ -22,7 +22,7 @@ _SINGLE = {
     "launch_queued_api_ns": "launch call, device busy",
     "kernel_gap_ns": "gap between kernels launched in time",
     "node_gap_ns": "gap between nodes of a graph",
-    "wide_node_gap_ns": "gap between nodes of 64 blocks",
+    "small_node_ns": "small kernel in a graph, with its gap",
     "sm_clock_hz": "clock of the multiprocessors",
     "launch_queue_depth": "launches until the host blocks",
     "graph_queue_depth": "graph launches until the host blocks",
@@ -54,7 +54,7 @@ _ADDED = {
     "recorder_node_ns": "to a graph launch, each node",
     "recorder_kernel_gap_ns": "to the gap between kernels",
     "recorder_node_gap_ns": "to the gap between nodes",
-    "recorder_wide_node_gap_ns": "to the gap between nodes of 64 blocks",
+    "recorder_small_node_ns": "to a small kernel in a graph",
     "recorder_graph_gap_ns": "to the gap between graphs",
 }
 _MACHINE = {"gpu": "GPU", "driver": "driver", "cuda": "CUDA", "os": "system", "cpu": "processor"}
