@@ -8,8 +8,11 @@
 
 The cell runs in the process of the notebook, with all that is in it already. So the recording holds
 what the cell does, and not how what it uses came to be: of graphs that were captured in an earlier
-cell it knows that they ran, not how they were made, and in graph granularity not how many nodes
-they have. NVTX ranges are recorded if the extension was loaded before anything used NVTX.
+cell it knows that they ran, not how they were made. NVTX ranges are recorded if the extension was
+loaded before anything used NVTX.
+
+Graphs are recorded node by node. As wholes would cost less, but CUPTI 13.0 ended the process (by a
+segmentation fault, driver 580) when a graph was launched so that was older than the recording.
 """
 
 import ast
@@ -53,13 +56,6 @@ def load_ipython_extension(shell: Any) -> None:
             default="cell",
             help="What the folder in gaptrace-runs is called, before the time.  [default: cell]",
         ),
-        argument(
-            "--granularity",
-            choices=("graph", "node"),
-            default="graph",
-            help="Record CUDA graphs as wholes, or node by node, which costs more.  "
-            "[default: graph]",
-        ),
         argument("variable", nargs="?", help="Bind the trace to this name as well."),
         magic_arguments("%gaptrace"),  # which puts a % before it
     ):
@@ -68,7 +64,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def profile_cell(
-    shell: Any, source: str, *, variable: str | None, granularity: str, name: str, line: str
+    shell: Any, source: str, *, variable: str | None, name: str, line: str
 ) -> OpenTrace:
     """Run a cell under the recorder and return its trace.
 
@@ -76,7 +72,6 @@ def profile_cell(
         shell: of IPython.
         source: of the cell.
         variable: to bind the trace to, in the notebook.
-        granularity: `graph` or `node`.
         name: of the run folder, before the time.
         line: the rest of the magic's own line, for the record.
 
@@ -90,7 +85,7 @@ def profile_cell(
         raise UsageError(f"the cell was not run: {variable} cannot be the name of a variable")
     code = _compiled(shell, source)
     try:
-        recording = _begin(granularity, name, line, source)
+        recording = _begin(name, line, source)
     except GaptraceError as error:
         raise UsageError(f"the cell was not run: {error}") from None
     try:
@@ -115,14 +110,14 @@ class _Recording:
 _driver = functools.cache(probe_driver)
 
 
-def _begin(granularity: str, name: str, line: str, source: str) -> _Recording:
+def _begin(name: str, line: str, source: str) -> _Recording:
     driver = _driver()
     found = find_cupti(driver)
     folder = create_run_folder(None, name, datetime.now())
     write_versions(folder, versions("cupti", found.version, driver))
     add_cell(folder, line, source)
-    spool = folder / f"{granularity}.cupti"
-    return _Recording(spool, driver, begin(granularity, str(spool)))
+    spool = folder / "node.cupti"
+    return _Recording(spool, driver, begin(str(spool)))
 
 
 def _end(shell: Any, recording: _Recording, variable: str | None) -> OpenTrace:

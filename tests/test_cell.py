@@ -68,12 +68,12 @@ def test_the_trace_is_the_result_and_bound_to_a_name(run, tmp_path):
     )
     assert [each["error"] for each in results] == [None] * 5, said
     (folder,) = run_folders(tmp_path, "work")
-    assert results[2]["value"] == f"gaptrace.open('{folder}/graph.sqlite')"
+    assert results[2]["value"] == f"gaptrace.open('{folder}/node.sqlite')"
     assert "\n42\n" in said  # the cell's own last line is shown as well
     assert results[3]["value"] == "3"
     assert results[4]["value"] == "'<div>'"
     assert sorted(path.name for path in folder.iterdir()) == [
-        *("commands.txt", "graph.sqlite", "versions.json")
+        *("commands.txt", "node.sqlite", "versions.json")
     ]
     assert (folder / "commands.txt").read_text() == (
         "%%gaptrace trace --name work\ncupti.launch('_Z5scalePfi', 3)\n6 * 7\n"
@@ -84,11 +84,11 @@ def test_each_cell_has_its_own_recording(run, tmp_path):
     results, said = run(
         "%%gaptrace\ncupti.launch('_Z5scalePfi', 3)",
         "cupti.launch('between')",
-        "%%gaptrace --granularity node\ncupti.launch('_Z5scalePfi', 2); cupti.launch('last')",
+        "%%gaptrace\ncupti.launch('_Z5scalePfi', 2); cupti.launch('last')",
     )
     assert [each["error"] for each in results] == [None] * 5, said
     first, second = run_folders(tmp_path, "cell")
-    assert read(first / "graph.sqlite").ops["name"].cast(str).to_list() == ["scale"] * 3
+    assert read(first / "node.sqlite").ops["name"].cast(str).to_list() == ["scale"] * 3
     trace = read(second / "node.sqlite")
     assert trace.meta.granularity == "node"
     # The stand-in records what runs between the two as well. Names are written anew.
@@ -147,7 +147,11 @@ def test_a_step_is_timed_without_a_recorder_until_one_was_at_work(
 @pytest.mark.parametrize(
     ("cell", "error", "message"),
     [
-        ("%%gaptrace --granularity op\n1", "UsageError", "invalid choice: 'op'"),
+        (
+            "%%gaptrace --colour red\n1",
+            "UsageError",
+            "unrecognized arguments: --colour",
+        ),
         ("%%gaptrace not-a-name\n1", "UsageError", "not-a-name cannot be the name of a variable"),
         ("%%gaptrace\nprint('ne' 'ver'", "SyntaxError", ""),
         ("%%gaptrace\n1", "UsageError", "the cell left no CUDA work to analyse: "),

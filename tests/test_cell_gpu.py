@@ -174,29 +174,13 @@ def test_graphs_from_before_and_of_the_cell(tmp_path):
     )
     old, new = found["old"], found["new"]
     for trace in (old, new):
-        graphs = trace.ops.filter(pl.col("kind") == "graph")
-        assert graphs.height == REPLAYS, trace.ops["kind"].value_counts()
-    assert analyze(new).graphs["nodes"].to_list() == [NODES], new.graph_events
+        assert trace.meta.granularity == "node"
+        assert probes(trace).height == NODES * REPLAYS, trace.ops["kind"].value_counts()
+        assert probes(trace)["graph_node_id"].n_unique() == NODES
+        assert analyze(trace).graphs["nodes"].to_list() == [NODES], trace.graph_events
     assert diagnostics(new) == [], new.warnings
-    assert analyze(old).graphs["nodes"].to_list() == [None]
     (message,) = diagnostics(old)
     assert message.startswith("1 CUDA graphs that ran") and OLDER in message
-
-
-def test_nodes_of_a_graph_from_before(tmp_path):
-    found = traces(
-        tmp_path,
-        "graph = capture()",
-        "%%gaptrace --name nodes --granularity node\n"
-        f"with stream:\n    for _ in range({REPLAYS}):\n        graph.launch(stream)\n",
-        "%%gaptrace --name wholes\nlaunch(2)\ngraph.launch(stream)",
-    )
-    trace = found["nodes"]
-    assert trace.meta.granularity == "node"
-    assert probes(trace).height == NODES * REPLAYS, trace.ops["kind"].value_counts()
-    assert probes(trace)["graph_node_id"].n_unique() == NODES
-    wholes = found["wholes"].ops["kind"].value_counts()
-    assert dict(wholes.rows()) == {"kernel": 2, "graph": 1}, wholes
 
 
 def test_a_cell_without_cuda_work_says_so(tmp_path):
@@ -243,9 +227,9 @@ def test_the_live_notebook(tmp_path):
     assert [each["error"] for each in results] == [None] * (len(cells) + 1), said
     assert "Here we go." in said
     assert "under a recorder" not in said
-    singly, graphed = (read(run / "graph.sqlite") for run in run_folders(tmp_path, "cell"))
-    assert singly.ops.filter(pl.col("kind") == "kernel").height == 75 * 20, said
-    assert graphed.ops.filter(pl.col("kind") == "graph").height == 20, said
+    singly, graphed = (read(run / "node.sqlite") for run in run_folders(tmp_path, "cell"))
+    for trace in (singly, graphed):
+        assert trace.ops.filter(pl.col("kind") == "kernel").height == 75 * 20, said
     assert singly.nvtx.filter(name="step").height == 20, singly.warnings
     assert analyze(graphed).graphs["nodes"].to_list() == [75]
 

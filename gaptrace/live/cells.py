@@ -46,11 +46,10 @@ def prepare() -> str | None:
     return None
 
 
-def begin(granularity: str, spool: str) -> CuptiRecorder:
-    """Start to record this process, once its devices have done what they were given before.
+def begin(spool: str) -> CuptiRecorder:
+    """Start to record this process node by node, once its devices have done what they had to do.
 
     Args:
-        granularity: `graph` or `node`.
         spool: the file to write, which is created.
 
     Raises:
@@ -58,7 +57,7 @@ def begin(granularity: str, spool: str) -> CuptiRecorder:
     """
     no_ranges = prepare()
     wait_for_devices()
-    recorder = start(granularity, spool)
+    recorder = start("node", spool)
     if no_ranges is not None:
         recorder.leave_out("NVTX ranges", no_ranges)
     return recorder

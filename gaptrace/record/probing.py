@@ -25,8 +25,8 @@ _PROBES = "gaptrace.live.calibrate"
 PROCESSES, _ROUNDS = 5, 4
 _NODES = tuple(2**power for power in range(14))  # 1 to 8192
 _BRANCHES = (1, 4)
-#: Under a recorder, which takes its time for every node. One process: what a recorder adds is large
-#: against what processes differ by, and there are up to four ways to record.
+#: Under a recorder, which takes its time for every node. One process: what it adds to graphs
+#: is large against what processes differ by, and there are up to four ways to record.
 _RECORDED_ROUNDS = 4
 _RECORDED_NODES = (1, 8, 64, 512, 2048)
 #: A process that is not done by then hangs: it takes some five seconds.
@@ -75,7 +75,18 @@ def measure_recorded(
         RecorderError: the recorder failed.
         KeyboardInterrupt: one came before the probes were done.
     """
-    plan = Plan(_RECORDED_NODES, _BRANCHES, _RECORDED_ROUNDS, seed=0, call_ns=call_ns)
+    name = recorder_name(recorder, granularity)
+    # Single launches differ by half between processes, so that they get a second one.
+    plans = (
+        Plan(_RECORDED_NODES, _BRANCHES, _RECORDED_ROUNDS, seed=0, call_ns=call_ns),
+        Plan((), (), _RECORDED_ROUNDS, seed=1, call_ns=call_ns),
+    )
+    found = [_recorded(plan, granularity, recorder) for plan in plans]
+    return figures_of(found, recorder=name)
+
+
+def _recorded(plan: Plan, granularity: Granularity, recorder: Nsys | Cupti) -> list[Sample]:
+    """Measure in one process under a recorder."""
     name = recorder_name(recorder, granularity)
     with tempfile.TemporaryDirectory(prefix="gaptrace-calibrate-") as folder:
         file = Path(folder) / "samples.json"
@@ -88,8 +99,7 @@ def measure_recorded(
                 f"under {name} {recorder.version} the probes ended with status {recording.status}; "
                 "gaptrace doctor says whether it records at all"
             )
-        samples = _samples(file)
-    return figures_of([samples], recorder=name)
+        return _samples(file)
 
 
 def _record(
