@@ -156,7 +156,7 @@ def _draw(page: Page, figure: go.Figure, theme: str, target: Path) -> None:
     page.add_style_tag(content=f"body {{ margin: 0; background: {paper} }}")
     drawn = page.locator(".main-svg").first
     drawn.wait_for()
-    page.locator(".plot-container").screenshot(path=target)
+    page.locator(".svg-container").screenshot(path=target)
     _said(target)
 
 
