@@ -4,11 +4,12 @@
 
 Steps of N kernels in a line (one warp each, spinning for about 0.6, 2.5, 9 us, or a mix), in three
 regimes: graphs replayed, captured and exec-updated each step, captured and instantiated each step.
-Host costs by node count are calibrated in this process with gaptrace's own probes, and for chunks
-in a row of eight; the device's time is that of graphs of such nodes, launched in time. From these
-the model predicts the step for a set of chunk sizes and chooses a size and a growing schedule; then
-all are measured in random order, by the host's clock. Nothing that is measured of these steps goes
-into the prediction.
+Host costs by node count are calibrated in this process with gaptrace's own probes, and right before
+each setting for chunks in a row of eight, since the cost of instantiating drifts by a third within
+minutes; the device's time is that of graphs of such nodes, launched in time. From these the model
+predicts the step for a set of chunk sizes and chooses a size and a growing schedule; then all are
+measured in random order, by the host's clock. Nothing that is measured of these steps goes into the
+prediction.
 """
 
 import argparse
@@ -38,14 +39,14 @@ COSTS = {
     "update": ("capture", "exec_update", "graph_updated_launch", "destroy_graph"),
     "instantiate": ("capture", "instantiate", "graph_first_launch", "destroy_graph"),
 }
-REPEATS = {"replay": 15, "update": 15, "instantiate": 9}
+REPEATS = {"replay": 15, "update": 15, "instantiate": 15}
 #: Chunks in a row whose host cost is calibrated: what a step does, not what a first call costs.
 _ROW = 8
 
 
-def calibrate(bench, most):
-    """Host figures by node count {name: {nodes: ns}}, those of chunks in a row, gap at a cut."""
-    sizes = [2**power for power in range(most.bit_length())] + [most]
+def calibrate(bench, steps):
+    """Host figures by node count {name: {nodes: ns}}, gap at a cut."""
+    sizes = sorted({size for nodes in steps for size in sizes_to(nodes)})
     found, gaps = {}, []
     with ExitStack() as stack:
         chains, lines = Chains(bench, 1), stack.enter_context(queued(bench))
@@ -58,14 +59,18 @@ def calibrate(bench, most):
         name: {nodes: statistics.median(runs) for nodes, runs in table.items()}
         for name, table in found.items()
     }
-    return medians, in_a_row(bench, sizes), max(0.0, statistics.median(gaps))
+    return medians, max(0.0, statistics.median(gaps))
 
 
-def host_costs(figures, hot, regime, most):
+def sizes_to(most):
+    return [2**power for power in range(most.bit_length())] + [most]
+
+
+def host_costs(figures, hot, regime):
     """a(c), and from when the host begins a chunk to when the device may start it."""
     launch = COSTS[regime][-1] if regime == "replay" else COSTS[regime][-2]
-    sizes = sorted(nodes for nodes in hot[regime] if nodes <= most)
-    host = [hot[regime][nodes] for nodes in sizes]
+    sizes = sorted(hot)
+    host = [hot[nodes] for nodes in sizes]
     later = [figures["destroy_graph_ns"][nodes] if regime != "replay" else 0.0 for nodes in sizes]
     # How long after the launch call has returned the device begins; negative if before.
     lag = [
@@ -76,19 +81,17 @@ def host_costs(figures, hot, regime, most):
     return HostCost.fit(sizes, host, quantile=0.5), HostCost.fit(sizes, ready, quantile=0.5)
 
 
-def in_a_row(bench, sizes):
-    """Median host ns of a chunk among others, by regime and nodes; the device is faster."""
+def in_a_row(bench, sizes, regime):
+    """Median host ns of a chunk among others, by nodes; the device is faster."""
     found = {}
-    for regime in COSTS:
-        found[regime] = {}
-        for nodes in sizes:
-            row = (nodes,) * _ROW
-            step = Step(bench, nodes * _ROW, (0,))
-            execs = step.build(row) if regime != "instantiate" else []
-            runs = [step.run(regime, row, execs, number % 2)[1] for number in range(8)]
-            for each in execs:
-                bench.cuda.cuGraphExecDestroy(each)
-            found[regime][nodes] = statistics.median(runs[1:]) / _ROW
+    for nodes in sizes:
+        row = (nodes,) * _ROW
+        step = Step(bench, nodes * _ROW, (0,))
+        execs = step.build(row) if regime != "instantiate" else []
+        runs = [step.run(regime, row, execs, number % 2)[1] for number in range(8)]
+        for each in execs:
+            bench.cuda.cuGraphExecDestroy(each)
+        found[nodes] = statistics.median(runs[1:]) / _ROW
     return found
 
 
@@ -196,10 +199,10 @@ def notice(bench, figures):
 
 def setting(bench, costs, nodes, kind, regime):
     """Predict and measure one setting; returns a record."""
-    figures, hot, gap_ns, notice_ns = costs
+    figures, gap_ns, notice_ns = costs
     step = Step(bench, nodes, CLOCKS[kind])
     node_ns = device_times(bench, step, gap_ns)
-    host, ready = host_costs(figures, hot, regime, nodes)
+    host, ready = host_costs(figures, in_a_row(bench, sizes_to(nodes), regime), regime)
     model = ChunkModel(host, nodes, node_ns, cut_gap_ns=gap_ns, ready=ready)
     curve = uniform(model)
     best = plateau(curve)
@@ -259,8 +262,8 @@ def main(argv=None):
     print(line(HEAD))
     with Bench() as bench:
         for number in range(options.passes):
-            figures, hot, gap_ns = calibrate(bench, max(options.nodes))
-            costs = (figures, hot, gap_ns, notice(bench, figures))
+            figures, gap_ns = calibrate(bench, options.nodes)
+            costs = (figures, gap_ns, notice(bench, figures))
             for nodes in options.nodes:
                 for kind in CLOCKS:
                     for regime in COSTS:

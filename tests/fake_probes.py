@@ -2,12 +2,13 @@
 
     python -m fake_probes PLAN FILE
 
-With FAKE_PROBES set to `interrupt` it ends as Ctrl-C ends it, with `busy` the GPU is in use, and
-with `silent` it writes nothing.
+With FAKE_PROBES set to `interrupt` it ends as Ctrl-C ends it, with `busy` the GPU is in use, with
+`hangs` it waits for ever, and with `silent` it writes nothing.
 """
 
 import os
 import sys
+import threading
 
 from fake_gpu import FakeGpu
 
@@ -22,6 +23,8 @@ def measured(plan):
         raise KeyboardInterrupt
     if MODE == "busy":
         raise GpuError("it is in use")
+    if MODE == "hangs":
+        threading.Event().wait()
     return measure(plan)
 
 
@@ -33,5 +36,7 @@ if __name__ == "__main__":
     probes._GRAPH_NODES, probes._GRAPHS, probes._MANY, probes._CLOCKS = (2,), 3, 40, 10
     probes._LONG_CLOCKS = 10_000
     measure, calibrate.measure = calibrate.measure, measured
+    if MODE == "hangs":
+        calibrate._PATIENCE_S = 1
     if MODE != "silent":
         calibrate.main(sys.argv[1:])

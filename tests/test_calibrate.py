@@ -331,6 +331,7 @@ def test_cupti_that_does_not_start(stand_ins, monkeypatch):
     [
         ("busy", GpuError, "it is in use"),
         ("silent", RecorderError, r"under cupti-graph 13\.0\.1 the probes ended with status 0"),
+        ("hangs", RecorderError, r"under cupti-graph 13\.0\.1 the probes ended with status 1"),
         ("interrupt", KeyboardInterrupt, None),
     ],
 )

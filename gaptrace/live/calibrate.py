@@ -6,6 +6,7 @@ PLAN is a `gaptrace.samples.Plan` as a JSON object. FILE gets one JSON object: `
 `gaptrace.samples.Sample`, or `error`, the text of a `GpuError`.
 """
 
+import faulthandler
 import gc
 import json
 import random
@@ -30,6 +31,11 @@ from gaptrace.live.probes import (
     warm_up,
 )
 from gaptrace.samples import Plan, Sample
+
+
+#: A process that is not done by then hangs: it takes some five seconds. Longer than whoever waits
+#: for it without a recorder does; with one nobody else ends it.
+_PATIENCE_S = 330
 
 
 def measure(plan: Plan) -> list[Sample]:
@@ -88,6 +94,8 @@ def _rounds(bench: Bench, plan: Plan) -> list[Figures]:
 
 def main(arguments: Sequence[str]) -> None:
     """Measure, and write the file."""
+    # Also where a call of the driver never returns, or a recorder waits for this process.
+    faulthandler.dump_traceback_later(_PATIENCE_S, exit=True)
     given, path = json.loads(arguments[0]), Path(arguments[1])
     plan = Plan(tuple(given.pop("nodes")), tuple(given.pop("branches")), **given)
     try:
@@ -95,6 +103,7 @@ def main(arguments: Sequence[str]) -> None:
     except GpuError as error:
         content = {"error": str(error)}
     path.write_text(json.dumps(content), encoding="utf-8")
+    faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":
