@@ -32,7 +32,6 @@ from gaptrace.live.probes import (
 )
 from gaptrace.samples import Plan, Sample
 
-
 #: A process that is not done by then hangs: it takes some five seconds. Longer than whoever waits
 #: for it without a recorder does; with one nobody else ends it.
 _PATIENCE_S = 330
