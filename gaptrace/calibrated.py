@@ -9,7 +9,13 @@ from gaptrace.calibration_match import differences
 from gaptrace.cost import NotIdentifiableError, break_even_replays
 from gaptrace.machine_costs import build_ns
 from gaptrace.predict import Advice, StepCosts, advise, by_size, gain_interval
-from gaptrace.recommendation import Parameter, Recommendation, Regime, UngraphedStep
+from gaptrace.recommendation import (
+    Parameter,
+    Recommendation,
+    Regime,
+    Schedules,
+    UngraphedStep,
+)
 from gaptrace.sensitivity import sensitivity
 from gaptrace.steps import Steps
 from gaptrace.trace import Trace, TraceWarning
@@ -78,6 +84,13 @@ def predicted(
         break_even_replays=break_even_replays(built_ns, costs.per_launch_ns, advised_ns),
         alternatives=advice.alternatives,
         by_size=by_size(costs, ends),
+        schedules=Schedules(
+            costs.model,
+            costs.notice_ns - costs.device_free_ns,
+            advice.now,
+            advice.sizes if is_graph else None,
+            advice.cut,
+        ),
         sensitivity=sensitivity(costs, advice.sizes) if is_graph else (),
         inputs=inputs,
         warnings=(*base.warnings, *found.warnings, *_warnings(step, advice, costs)),
@@ -174,12 +187,18 @@ def of_ungraphed(base: Recommendation, single: tuple[UngraphedStep, ...]) -> Rec
 
 
 def without_advice(base: Recommendation, known: Recommendation) -> Recommendation:
-    """Return the predictions alone, for the case that something else than sizes matters."""
+    """Return the predictions alone, for the case that something else than sizes matters.
+
+    Without sensitivity, too: that is about an advice on sizes.
+    """
+    schedules = known.schedules
     return replace(
         base,
         nodes=known.nodes,
         predicted_ns=known.predicted_ns,
         alternatives=known.alternatives,
+        by_size=known.by_size,
+        schedules=None if schedules is None else replace(schedules, advised=None),
         break_even_replays=known.break_even_replays,
         inputs=known.inputs,
         warnings=known.warnings,

@@ -91,6 +91,7 @@ class Advice:
         chunk: their size; N for one graph; null where a growing schedule is advised alone.
         plateau: sizes about as good.
         now: the graphs that it is compared with.
+        cut: the best chunks of one size that are not one graph; None for a step of one node.
         gain_ns: saved per step, not capped.
         predicted_ns: by arm.
         alternatives: other ways.
@@ -101,6 +102,7 @@ class Advice:
     chunk: int
     plateau: tuple[int, int]
     now: tuple[int, ...]
+    cut: tuple[int, ...] | None
     gain_ns: float
     predicted_ns: dict[str, int]
     alternatives: tuple[Alternative, ...]
@@ -140,6 +142,7 @@ def advise(
         chunk=max(sizes) if len(set(sizes[:-1])) < 2 else found.recommended,
         plateau=(found.lo, found.hi),
         now=now,
+        cut=uniform_sizes(costs.model, cut) if cut is not None else None,
         gain_ns=gain_ns,
         predicted_ns=_predicted(costs, cut, growing),
         alternatives=_alternatives(costs, cut, growing, now, best_ns),
@@ -194,12 +197,15 @@ def _alternatives(
             ways.setdefault(uniform_sizes(costs.model, chunk), ("chunk", chunk))
     ways.setdefault(growing, ("schedule", None))
     ways.setdefault(now, ("now", now[0] if len(set(now[:-1])) < 2 else None))
-    rows: list[tuple[str, int, int | None, float]]
-    rows = [("per_launch", 0, None, costs.per_launch_ns)]
-    rows += [(name, len(way), chunk, costs.step_ns(way)) for way, (name, chunk) in ways.items()]
+    rows: list[tuple[str, int, int | None, float, bool]]
+    rows = [("per_launch", 0, None, costs.per_launch_ns, False)]
+    rows += [
+        (name, len(way), chunk, costs.step_ns(way), way == now)
+        for way, (name, chunk) in ways.items()
+    ]
     return tuple(
-        Alternative(name, graphs, chunk, round(ns), round(ns - best_ns))
-        for name, graphs, chunk, ns in rows
+        Alternative(name, graphs, chunk, round(ns), round(ns - best_ns), is_now)
+        for name, graphs, chunk, ns, is_now in rows
     )
 
 

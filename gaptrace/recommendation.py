@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gaptrace.cost import ChunkModel
 from gaptrace.trace import TraceWarning
 
 Regime = Literal["replay", "update", "instantiate"]
@@ -55,6 +56,7 @@ class Alternative:
         chunk: nodes of a chunk; null for schedule, per_launch, and now where sizes differ.
         step_ns: predicted.
         loss_ns: above the advised way; negative for a way that is faster, but not by enough.
+        is_now: whether the step is launched in this way already.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Alternative:
     chunk: int | None
     step_ns: int
     loss_ns: int
+    is_now: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,26 @@ class SizeTime:
     step_ns: int
     low_ns: int
     high_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class Schedules:
+    """Graphs by which a step can be launched, with the model that times each of them.
+
+    Attributes:
+        model: of the step without a recorder; `cost.chunk_times` says when each chunk runs.
+        added_ns: what a step takes beyond the makespan of the model: until the host knows that it
+            is done, less the time for which earlier work kept the device.
+        now: node counts of the graphs as recorded, in launch order.
+        advised: as advised; null where no sizes are.
+        cut: in chunks of the best size that cuts the step; null for a step of one node.
+    """
+
+    model: ChunkModel
+    added_ns: float
+    now: tuple[int, ...]
+    advised: tuple[int, ...] | None
+    cut: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -156,6 +179,7 @@ class Recommendation:
         break_even_replays: replays after which a graph has paid for itself; null when unknown.
         alternatives: other ways to launch the step, and what each would lose.
         by_size: the predicted step at sizes from 1 to all nodes, for a curve.
+        schedules: ways to cut the step, for a picture of how chunks hide launches.
         sensitivity: by how much inputs may be wrong.
         ungraphed: what graphs would bring to steps that are launched kernel by kernel.
         calibration: what it was made on and when: gpu, driver, cuda, os, cpu, date; null without.
@@ -178,6 +202,7 @@ class Recommendation:
     break_even_replays: int | None = None
     alternatives: tuple[Alternative, ...] = ()
     by_size: tuple[SizeTime, ...] = ()
+    schedules: Schedules | None = None
     sensitivity: tuple[Sensitivity, ...] = ()
     ungraphed: tuple[UngraphedStep, ...] = ()
     calibration: Mapping[str, str | None] | None = None

@@ -34,7 +34,7 @@ H200 = load(SAMPLES / "h200_calibration.json")
 RECORDED = {"graph": (125, 32, 577, 96.3, 2.4), "node": (450, 87, 647, 108, 5.4)}
 
 
-def arms(granularity, repeats=5):
+def arms(granularity, repeats=5, pause_us=10):
     """600 nodes a step as one graph, then as six, the host waiting after each step."""
     whole_us, part_us, one_us, chunk_us, gap_us = RECORDED[granularity]
     ops, api, at, number = [], [], 0, 0
@@ -58,7 +58,7 @@ def arms(granularity, repeats=5):
                 ops += execution(start, length, 600 // graphs, 2 if graphs == 1 else 10 + part)
                 free, at = start + length, end + US
             api.append(call("cudaStreamSynchronize", at, free + 4 * US))
-            at = free + 10 * US
+            at = free + pause_us * US
     return ops, api
 
 
@@ -79,8 +79,8 @@ def captured(nodes, graph_id, graph_exec, at):
     return rows, events
 
 
-def six_hundred(granularity):
-    ops, api = arms(granularity)
+def six_hundred(granularity, **more):
+    ops, api = arms(granularity, **more)
     if granularity == "node":
         return trace(ops, api, granularity=granularity)
     built = [captured(600, 1, 2, -100_000)]
@@ -146,6 +146,28 @@ def test_the_answer_hinges_on_how_launches_grow_with_nodes():
 
     assert 1 < by_name["host_by_nodes_ns"].larger < 16
     assert by_name["cut_gap_ns"].larger is None
+
+
+def test_predictions_are_told_where_something_else_is_the_problem():
+    found = analyze(six_hundred("graph", pause_us=3000), calibration=H200).recommendation
+    sized = analyze(six_hundred("graph"), calibration=H200).recommendation
+
+    assert (found.verdict, found.cause) == ("not_a_chunk_problem", "host_code:after_wait")
+    assert found.by_size == sized.by_size
+    assert (found.schedules.now, found.schedules.advised) == ((600,), None)
+    # No size is advised: nothing that such an advice would hinge on.
+    assert (found.chunk, found.plateau, found.schedule, found.sensitivity) == (None, None, None, ())
+
+
+def test_the_way_it_is_now_is_among_the_alternatives():
+    found = analyze(six_hundred("graph"), calibration=H200).recommendation
+
+    assert [each.name for each in found.alternatives if each.is_now] == ["one_graph"]
+    assert (found.schedules.now, found.schedules.advised) == ((600,), (600,))
+    model, sizes = found.schedules.model, found.schedules.cut
+    ns = {each.chunk: each.step_ns for each in found.alternatives if each.name == "chunk"}
+    step_ns = makespan(model, sizes) + found.schedules.added_ns
+    assert round(step_ns) == ns[max(sizes)]
 
 
 def test_an_unknown_number_of_nodes_is_what_is_missing_even_with_a_calibration():

@@ -13,7 +13,7 @@ from gaptrace.calibration import Calibration, Figure, Machine
 from gaptrace.compare import compare
 from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.read import read
-from gaptrace.recommendation import Recommendation, SizeTime
+from gaptrace.recommendation import Alternative, Recommendation, Sensitivity, SizeTime
 from gaptrace.render import figures
 from gaptrace.render.figures.chunks import has_sizes
 from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, TITLE_HEIGHT
@@ -216,6 +216,47 @@ def test_predictions_plateau_and_512_are_marked():
     assert not has_sizes(Recommendation("one_graph", nodes=600, predicted_ns={"one_graph": 1}))
 
 
+def test_the_way_it_is_now_is_marked():
+    def drawn(chunk, graphs, plateau):
+        now = Alternative("now", graphs, chunk, 650_000, 0, is_now=True)
+        other = Alternative("one_graph", 1, 600, 701_000, 51_000)
+        advice = Recommendation(
+            "no_difference_shown", nodes=600, plateau=plateau, alternatives=(other, now)
+        )
+        return figures.step_by_chunk(advice)
+
+    same, mixed = drawn(200, 3, (64, 150)), drawn(None, 2, (600, 600))
+    (mark,) = named(same, name="as recorded")
+    assert (mark.x, mark.y) == ((200,), (650.0,))
+    assert "about as good: 64 to 150" in {note.text for note in same.layout.annotations}
+    # Graphs of different sizes have no place on the axis.
+    assert named(mixed, name="as recorded") == []
+    assert {note.text for note in mixed.layout.annotations} == {
+        "as recorded, 2 graphs 650 us",
+        "best: 600",
+    }
+
+
+def test_sensitivity_is_a_bar_until_the_advice_changes():
+    rows = (
+        Sensitivity("host_fixed_ns", 2_000.0, 0.25, 4.0),
+        Sensitivity("cut_gap_ns", 1_200.0, None, None),
+    )
+    bars, turns = figures.sensitivity(Recommendation("chunk", sensitivity=rows)).data
+
+    labels = (
+        "host cost of a chunk, whatever its size, 2.00 us",
+        "device gap that a cut adds, 1.20 us",
+    )
+    assert (bars.y, bars.base, bars.x) == (labels, (0.25, 1 / 16), (3.75, 16 - 1 / 16))
+    assert (turns.x, turns.y) == ((0.25, 4.0), (labels[0],) * 2)
+    assert [text.strip() for text in turns.text] == ["500 ns", "8.00 us"]
+    assert turns.hovertext[0].endswith("the advice changes at 500 ns, 4 times smaller")
+    assert bars.hovertext[1].endswith("<br>below and above: not tried")
+    without = figures.sensitivity(Recommendation("chunk", sensitivity=rows[1:]))
+    assert [mark.name for mark in without.data] == ["the advice stays"]
+
+
 def test_measured_arms_have_their_spread():
     def timing(arm, us):
         rounds = tuple((1_000 * (us + i),) for i in (0, 1, 2, 3, 4))
@@ -244,6 +285,8 @@ def test_lanes_of_a_schedule_show_when_launches_hide():
     assert (launch.base, launch.x) == ((0.0, 11.0), (11.0, 13.0))
     assert (run.base, run.x) == ((11.0, 33.0), (20.0, 60.0))
     assert [list(mark.y) for mark in rest] == [[2], [3]]
+    named_lanes = figures.schedule_lanes(model, [[4]], names=["advised"], added_ns=1_000.0)
+    assert named_lanes.layout.yaxis.ticktext == ("advised<br>one graph, 95.0 us: host", "device")
 
 
 def test_before_and_after_stand_under_each_other():

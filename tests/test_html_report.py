@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from rows import call, graph, nvtx, op, trace
 from gaptrace.analysis import analyze
 from gaptrace.cli import main
 from gaptrace.read import read
+from gaptrace.record.calibrations import load
 from gaptrace.render import html
 from gaptrace.render.html import report as report_module
 from gaptrace.render.html.blocks import Grid, Paragraph, Run, blocks
@@ -20,6 +22,7 @@ from gaptrace.render.page import section, table
 from gaptrace.render.terms import COLUMNS, TERMS
 from gaptrace.render.text import sections
 from gaptrace.timelines import CAUSES
+from gaptrace.timings import Arm, ArmTiming, Measurement
 
 EVIL = '</script><script>alert(1)</script><img src="http://evil/x" onerror=alert(2)>{{7*7}}&amp;'
 
@@ -257,5 +260,33 @@ def test_a_calibration_adds_its_curve_and_its_lines(tmp_path):
     curve = json.loads(scripts["recommendation-figure-1"])
     (line,) = (it for it in curve["data"] if it.get("name") == "predicted without a recorder")
     assert (line["x"][0], line["x"][-1]) == (1, 75)
+    hinges, lanes = (json.loads(scripts[f"recommendation-figure-{at}"]) for at in (2, 3))
+    assert [mark["name"] for mark in hinges["data"]] == ["the advice stays", "here it changes"]
+    assert [text.split(",")[0] for text in lanes["layout"]["yaxis"]["ticktext"][::2]] == [
+        "advised and as recorded<br>one graph",
+        "best cut<br>3 graphs",
+    ]
     costs = json.loads(scripts["graphs-by-size-figure-1"])
     assert "launch call, untraced" in {it["name"] for it in costs["data"]}
+
+
+def test_a_step_timed_without_a_recorder_is_drawn_with_its_prediction():
+    rounds = ((580_000,),) * 3
+    timing = ArmTiming(Arm("graph", (75,)), rounds, rounds, (580_000,) * 3)
+    alike = Measurement((timing,), nodes=75, capture_ns=None, steps=1, gpu="", driver="", cuda="")
+    demo = next(path for path in SAMPLES if path.stem == "demo_node")
+    found = analyze(read(demo), calibration=load(demo.parent / "h200_calibration.json"))
+
+    def named(**measured):
+        scripts = Page(html.html_report(found, measured=measured)).scripts
+        drawn = [scripts[f"recommendation-figure-{at}"] for at in (1, 2)]
+        return [{mark.get("name") for mark in json.loads(text)["data"]} for text in drawn]
+
+    together = {"predicted without a recorder", "predicted", "as recorded", "measured"}
+    assert together <= named(a=alike)[0]
+    # Of another step, or disturbed by a recorder: by itself.
+    for other in (replace(alike, nodes=74), replace(alike, is_recorded=True)):
+        by_itself, predicted = named(a=other)
+        assert by_itself in ({"measured"}, {"measured under a recorder"})
+        assert "predicted" in predicted
+        assert "measured" not in predicted

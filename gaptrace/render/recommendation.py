@@ -9,6 +9,7 @@ from gaptrace.render import verdicts
 from gaptrace.render.app_nodes import converted
 from gaptrace.render.page import Section, section
 from gaptrace.render.units import count, duration
+from gaptrace.render.words import STEP_FIGURES
 
 _ARMS = {
     "per_launch": "kernel by kernel",
@@ -16,13 +17,6 @@ _ARMS = {
     "chunk": "chunks",
     "schedule": "growing chunks",
     "now": "as recorded",
-}
-_FIGURES = {
-    "host_fixed_ns": "host cost of a chunk, whatever its size",
-    "host_by_nodes_ns": "host cost that grows with nodes, of one graph",
-    "device_ns": "device time of the step",
-    "cut_gap_ns": "device gap that a cut adds",
-    "device_free_ns": "earlier work when the step begins",
 }
 
 
@@ -127,7 +121,7 @@ def _sensitivity(rows: tuple[Sensitivity, ...]) -> RenderableType:
     for each in rows:
         smaller = f"{1 / each.smaller:.2g} x" if each.smaller else "> 16 x"
         larger = f"{each.larger:.2g} x" if each.larger else "> 16 x"
-        table.add_row(_FIGURES[each.name], duration(each.value), smaller, larger)
+        table.add_row(STEP_FIGURES[each.name], duration(each.value), smaller, larger)
     return table
 
 

@@ -18,6 +18,14 @@ CAUSES = {
     "api_other": "other CUDA calls: allocation, module loading ...",
     "host_code": "no CUDA call: Python, framework, operating system",
 }
+#: Of `sensitivity.sensitivity`.
+STEP_FIGURES = {
+    "host_fixed_ns": "host cost of a chunk, whatever its size",
+    "host_by_nodes_ns": "host cost that grows with nodes, of one graph",
+    "device_ns": "device time of the step",
+    "cut_gap_ns": "device gap that a cut adds",
+    "device_free_ns": "earlier work when the step begins",
+}
 
 
 def granularity(known: Granularity | None) -> str:

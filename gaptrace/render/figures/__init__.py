@@ -4,10 +4,12 @@ One colour stands for one cause in all of them; text and lines are readable on l
 pages. Importing this loads plotly.
 """
 
-from gaptrace.render.figures.chunks import schedule_lanes, step_by_chunk
+from gaptrace.render.figures.chunks import step_by_chunk
 from gaptrace.render.figures.comparison import before_after
 from gaptrace.render.figures.idle import gap_histogram, idle_by_cause
 from gaptrace.render.figures.repeated import launch_costs, steps
+from gaptrace.render.figures.schedules import schedule_lanes
+from gaptrace.render.figures.sensitivity import sensitivity
 from gaptrace.render.figures.style import CAUSE_COLORS
 from gaptrace.render.figures.timeline import timeline
 
@@ -18,6 +20,7 @@ __all__ = [
     "idle_by_cause",
     "launch_costs",
     "schedule_lanes",
+    "sensitivity",
     "step_by_chunk",
     "steps",
     "timeline",

@@ -1,13 +1,11 @@
-"""Chunks: how long a step takes at each size, and how chunks hide their launches."""
-
-from collections.abc import Sequence
+"""Chunks: how long a step takes at each size."""
 
 import numpy as np
 import plotly.graph_objects as go
 
-from gaptrace.cost import ChunkModel, chunk_times
+from gaptrace.cost import ChunkModel
 from gaptrace.recommendation import Recommendation
-from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, FIRST_COLOR, SECOND_COLOR
+from gaptrace.render.figures.style import FIRST_COLOR, SECOND_COLOR
 from gaptrace.render.figures.style import figure as empty
 from gaptrace.render.units import count, duration
 from gaptrace.schedules import uniform
@@ -51,7 +49,7 @@ def step_by_chunk(
         sizes |= _told(drawn, recommendation)
     if recommendation is not None and recommendation.plateau:
         low, high = recommendation.plateau
-        _mark(drawn, low, high, f"about as good: {count(low)} to {count(high)}")
+        _mark(drawn, low, high)
     if sizes and min(sizes) <= _REFERENCE <= max(sizes):
         drawn.add_vline(x=_REFERENCE, line={"dash": "dot", "width": 1, "color": "#767676"})
         drawn.add_annotation(
@@ -141,20 +139,25 @@ def _curve(drawn: go.Figure, model: ChunkModel, added_ns: float) -> set[int]:
 def _predicted(drawn: go.Figure, recommendation: Recommendation) -> set[int]:
     known = _known_sizes(recommendation)
     _points(drawn, "predicted", known, FIRST_COLOR, "circle-open")
-    now = {
-        each.chunk: float(each.step_ns)
-        for each in recommendation.alternatives
-        if each.name == "now" and each.chunk
-    }
-    _points(drawn, "as recorded", now, "#767676", "diamond")
+    for each in recommendation.alternatives:
+        if each.is_now and each.chunk:
+            _points(
+                drawn, "as recorded", {each.chunk: float(each.step_ns)}, "#767676", "diamond-open"
+            )
+        elif each.is_now:
+            _line(drawn, each.step_ns, f"as recorded, {count(each.graphs)} graphs", "dot")
     least = recommendation.predicted_ns.get("device_only")
     if least is not None and known:
-        drawn.add_hline(y=least * _US, line={"dash": "dash", "width": 1, "color": "#767676"})
-        drawn.add_annotation(
-            x=0, xref="paper", xanchor="left", y=least * _US, yanchor="bottom",
-            text=f"device alone {duration(least)}", showarrow=False,
-        )  # fmt: skip
+        _line(drawn, least, "device alone", "dash")
     return set(known)
+
+
+def _line(drawn: go.Figure, ns: float, name: str, dash: str) -> None:
+    drawn.add_hline(y=ns * _US, line={"dash": dash, "width": 1, "color": "#767676"})
+    drawn.add_annotation(
+        x=0, xref="paper", xanchor="left", y=ns * _US, yanchor="bottom",
+        text=f"{name} {duration(ns)}", showarrow=False,
+    )  # fmt: skip
 
 
 def _told(drawn: go.Figure, recommendation: Recommendation) -> set[int]:
@@ -213,54 +216,13 @@ def _measured(drawn: go.Figure, measurement: Measurement) -> set[int]:
     return {timing.arm.chunk for timing in uniform_arms if timing.arm.chunk}
 
 
-def _mark(drawn: go.Figure, low: int, high: int, text: str) -> None:
-    drawn.add_vrect(x0=low, x1=high, fillcolor="rgba(0,158,115,0.15)", line={"width": 0})
+def _mark(drawn: go.Figure, low: int, high: int) -> None:
+    """The sizes that are about as good; a line where there is but one."""
+    is_one = low == high
+    line = {"width": 2 if is_one else 0, "color": "#009E73"}
+    drawn.add_vrect(x0=low, x1=high, fillcolor="rgba(0,158,115,0.15)", line=line)
     drawn.add_annotation(
         x=float(np.log10(high)), y=1, yref="paper", yshift=-14, xanchor="right", yanchor="top",
-        text=text, showarrow=False,
+        text=f"best: {count(low)}" if is_one else f"about as good: {count(low)} to {count(high)}",
+        showarrow=False,
     )  # fmt: skip
-
-
-def schedule_lanes(
-    model: ChunkModel, schedules: Sequence[Sequence[int]], *, title: str | None = None
-) -> go.Figure:
-    """Draw when the host launches each chunk and the device runs it: how chunks hide launches.
-
-    Args:
-        model: of the step.
-        schedules: chunk sizes in CUDA nodes, in launch order; a pair of lanes for each.
-        title: above the figure.
-    """
-    drawn = empty(height=74 * len(schedules) + 110, title=title, barmode="overlay", bargap=0.2)
-    names = []
-    for number, sizes in enumerate(schedules):
-        times = chunk_times(model, sizes)
-        graphs = "one graph" if len(sizes) == 1 else f"{count(len(sizes))} chunks"
-        step = duration(times[-1].device_end_ns)
-        names += [f"{graphs}, {step}: host", "device"]
-        lanes = (
-            ("launch", CAUSE_COLORS["launch_call"], "host_start_ns", "host_end_ns"),
-            ("run", BUSY_COLOR, "device_start_ns", "device_end_ns"),
-        )
-        for lane, (what, color, start, end) in enumerate(lanes):
-            spans = [(getattr(each, start), getattr(each, end), each.nodes) for each in times]
-            drawn.add_bar(
-                orientation="h",
-                base=[begin * _US for begin, _, _ in spans],
-                x=[(stop - begin) * _US for begin, stop, _ in spans],
-                y=[2 * number + lane] * len(spans),
-                marker={"color": color, "line": {"width": 1, "color": "rgba(128,128,128,0.9)"}},
-                name=what,
-                showlegend=number == 0,
-                hovertext=[
-                    f"{what} of {count(nodes)} CUDA nodes: {duration(stop - begin)}<br>"
-                    f"from {duration(begin)} to {duration(stop)}"
-                    for begin, stop, nodes in spans
-                ],
-                hoverinfo="text",
-            )
-    drawn.update_yaxes(
-        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.4, -0.6]
-    )
-    drawn.update_xaxes(title={"text": "us since the host began the step"})
-    return drawn

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from gaptrace.analysis import Analysis
 from gaptrace.calibration import Calibration
 from gaptrace.prepared import Prepared
+from gaptrace.recommendation import Recommendation, Schedules
 from gaptrace.render import figures
 from gaptrace.render.figures.chunks import has_sizes
 from gaptrace.render.figures.timeline import draw
@@ -21,6 +22,8 @@ from gaptrace.view import view
 _MOST_STEPS = 3
 #: Bins of a device and of a lane in the finest timelines, and in close-ups.
 _BINS, _CLOSE_BINS = (1000, 500), (600, 400)
+#: Graphs of a step that can be told apart on a screen.
+_MOST_CHUNKS = 500
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def of_section(
         case "Graphs by size":
             return _launch_costs(analysis, calibration)
         case "Recommendation":
-            return _chunks(analysis, measured)
+            return _recommendation(analysis.recommendation, measured)
     if title.startswith("Device ") and analysis.devices.height == 1:
         return [_device(analysis)]
     return []
@@ -189,21 +192,63 @@ def _launch_costs(analysis: Analysis, calibration: Calibration | None) -> list[P
     ]
 
 
-def _chunks(analysis: Analysis, measured: Mapping[str, Measurement]) -> list[Picture]:
-    timed = [
-        Picture(
-            figures.step_by_chunk(measurement=measurement),
-            f"Step {name}, {count(measurement.nodes)} CUDA nodes, timed "
-            + ("UNDER A RECORDER." if measurement.is_recorded else "without a recorder."),
-        )
-        for name, measurement in measured.items()
-        if measurement.nodes
-    ]
-    if has_sizes(analysis.recommendation):
-        timed.append(
+def _recommendation(found: Recommendation, measured: Mapping[str, Measurement]) -> list[Picture]:
+    timed = {name: each for name, each in measured.items() if each.nodes}
+    alike = [name for name, each in timed.items() if _is_of(each, found)]
+    own = alike[0] if len(alike) == 1 else None
+    shown = [_timed(name, each) for name, each in timed.items() if name != own]
+    if has_sizes(found):
+        caption = "The time of a step by the size of its chunks, as predicted without a recorder."
+        if own is not None:
+            caption += f" Crosses: {own}, which has as many CUDA nodes, timed without one."
+        measurement = None if own is None else timed[own]
+        shown.append(Picture(figures.step_by_chunk(found, measurement=measurement), caption))
+    if found.sensitivity:
+        shown.append(
             Picture(
-                figures.step_by_chunk(analysis.recommendation),
-                "The time of a step by the size of its chunks, as predicted without a recorder.",
+                figures.sensitivity(found),
+                "What the advice hinges on: by how much each figure may be wrong, all others being "
+                "right, before another way to launch the step would be better by more than 0.5 %. "
+                "Tried from a sixteenth to 16 times as large.",
             )
         )
-    return timed
+    if found.schedules is not None:
+        shown += _lanes(found.schedules)
+    return shown
+
+
+def _is_of(measurement: Measurement, found: Recommendation) -> bool:
+    return has_sizes(found) and measurement.nodes == found.nodes and not measurement.is_recorded
+
+
+def _timed(name: str, measurement: Measurement) -> Picture:
+    how = "UNDER A RECORDER" if measurement.is_recorded else "without a recorder"
+    return Picture(
+        figures.step_by_chunk(measurement=measurement),
+        f"Step {name}, {count(measurement.nodes or 0)} CUDA nodes, timed {how}.",
+    )
+
+
+def _lanes(found: Schedules) -> list[Picture]:
+    """The step as advised, as one graph and as it is now; if that is all one, cut as well."""
+    ways: dict[tuple[int, ...], str] = {}
+    whole = (found.model.nodes,)
+    for sizes, name in ((found.advised, "advised"), (whole, ""), (found.now, "as recorded")):
+        if sizes is not None:
+            ways[sizes] = " and ".join(filter(None, (ways.get(sizes), name)))
+    if len(ways) == 1 and found.cut is not None:
+        ways[found.cut] = "best cut"
+    drawn = {sizes: name for sizes, name in ways.items() if len(sizes) <= _MOST_CHUNKS}
+    if len(drawn) < 2:
+        return []
+    return [
+        Picture(
+            figures.schedule_lanes(
+                found.model, list(drawn), names=list(drawn.values()), added_ns=found.added_ns
+            ),
+            "How chunks hide their launches, as predicted without a recorder: in each pair the "
+            "host above, which prepares and launches the graphs of one step, and below it the "
+            "device, which runs them. Times of steps count from when the device is free until the "
+            "host knows that the step is done.",
+        )
+    ]

@@ -1,0 +1,85 @@
+"""Which figure the advice hinges on, and by how much it may be wrong."""
+
+import plotly.graph_objects as go
+
+from gaptrace.recommendation import Recommendation
+from gaptrace.render.figures.style import FIRST_COLOR, SECOND_COLOR, figure
+from gaptrace.render.units import duration
+from gaptrace.render.words import STEP_FIGURES
+
+#: The factors that were tried, see `gaptrace.sensitivity`.
+_LOW, _HIGH = 1 / 16, 16
+_TICKS = {1 / 16: "1/16", 1 / 8: "1/8", 1 / 4: "1/4", 1 / 2: "1/2", 1: "as taken", 2: "2 x",
+          4: "4 x", 8: "8 x", 16: "16 x"}  # fmt: skip
+_BAR_HEIGHT, _MARGIN = 34, 80
+
+
+def sensitivity(recommendation: Recommendation, *, title: str | None = None) -> go.Figure:
+    """Draw for each figure of the step the factors of it at which the advice stays the same.
+
+    A bar that reaches an end of the axis goes on beyond: no more was tried.
+
+    Args:
+        recommendation: its sensitivity.
+        title: above the figure.
+    """
+    rows = recommendation.sensitivity
+    drawn = figure(
+        height=_BAR_HEIGHT * max(len(rows), 1) + _MARGIN, title=title, barmode="overlay", bargap=0.5
+    )
+    labels = [f"{STEP_FIGURES[row.name]}, {duration(row.value)}" for row in rows]
+    spans = [(row.smaller or _LOW, row.larger or _HIGH) for row in rows]
+    drawn.add_bar(
+        orientation="h",
+        y=labels,
+        base=[low for low, _ in spans],
+        x=[high - low for low, high in spans],
+        marker={"color": FIRST_COLOR, "opacity": 0.6, "line": {"width": 0}},
+        name="the advice stays",
+        hovertext=[
+            f"{label}<br>the advice stays from {duration(row.value * low)} to "
+            f"{duration(row.value * high)}" + _beyond(row.smaller, row.larger)
+            for label, row, (low, high) in zip(labels, rows, spans, strict=True)
+        ],
+        hoverinfo="text",
+    )
+    turns = [
+        (label, factor, row.value * factor)
+        for label, row in zip(labels, rows, strict=True)
+        for factor in (row.smaller, row.larger)
+        if factor is not None
+    ]
+    if turns:
+        drawn.add_scatter(
+            x=[factor for _, factor, _ in turns],
+            y=[label for label, _, _ in turns],
+            mode="markers+text",
+            marker={"color": SECOND_COLOR, "symbol": "line-ns", "size": 18,
+                    "line": {"width": 3, "color": SECOND_COLOR}},
+            text=[f"  {duration(ns)}" if factor > 1 else f"{duration(ns)}  "
+                  for _, factor, ns in turns],
+            textposition=["middle right" if factor > 1 else "middle left"
+                          for _, factor, _ in turns],
+            name="here it changes",
+            hovertext=[f"{label}<br>the advice changes at {duration(ns)}, {_times(factor)}"
+                       for label, factor, ns in turns],
+            hoverinfo="text",
+        )  # fmt: skip
+    drawn.add_vline(x=1, line={"dash": "dot", "width": 1, "color": "#767676"})
+    drawn.update_xaxes(
+        type="log", range=[-1.25, 1.25], tickvals=list(_TICKS), ticktext=list(_TICKS.values()),
+        title={"text": "the figure, as a multiple of what it was taken to be"},
+    )  # fmt: skip
+    drawn.update_yaxes(
+        type="category", categoryorder="array", categoryarray=labels[::-1], showgrid=False
+    )
+    return drawn
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g} times as large" if factor > 1 else f"{1 / factor:.2g} times smaller"
+
+
+def _beyond(smaller: float | None, larger: float | None) -> str:
+    sides = [name for name, end in (("below", smaller), ("above", larger)) if end is None]
+    return f"<br>{' and '.join(sides)}: not tried" if sides else ""
