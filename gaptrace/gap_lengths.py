@@ -64,6 +64,20 @@ def gap_length_causes(gaps: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def of_all_devices(lengths: pl.DataFrame) -> pl.DataFrame:
+    """Add up gaps of all devices.
+
+    Args:
+        lengths: from `gap_lengths` or `gap_length_causes`.
+
+    Returns:
+        its columns without device_id, a row for each bin and kind or cause. Sorted by these.
+    """
+    sums = [name for name in ("gap_count", "idle_ns") if name in lengths.columns]
+    key = [name for name in lengths.columns if name not in ("device_id", *sums)]
+    return lengths.group_by(key).agg(pl.col(sums).sum()).sort(key)
+
+
 def _placed(gaps: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
     """Pieces with the gap in which they lie: _gap, _gap_ns, _is_last."""
     own = gaps.select(

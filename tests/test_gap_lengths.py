@@ -6,7 +6,7 @@ from real_traces import SAMPLES
 from rows import call, op, trace
 
 from gaptrace.analysis import analyze
-from gaptrace.gap_lengths import gap_length_causes, gap_lengths
+from gaptrace.gap_lengths import gap_length_causes, gap_lengths, of_all_devices
 from gaptrace.read import read
 
 
@@ -37,6 +37,25 @@ def test_gaps_are_counted_by_length_and_by_who_made_them():
         (16, "launch_call", 200),
         (16, "host_code", 1_700),
     ]
+
+
+def test_devices_are_added_up():
+    counts = pl.DataFrame(
+        [(0, 8, "queued", 1, 50), (0, 9, "queued", 2, 70), (1, 8, "starved", 4, 210),
+         (1, 8, "queued", 3, 155)],
+        ["device_id", "bin", "kind", "gap_count", "idle_ns"], orient="row",
+    )  # fmt: skip
+    causes = pl.DataFrame(
+        [(1, 9, "host_code", 5), (0, 9, "host_code", 7), (0, 8, "host_code", 1)],
+        ["device_id", "bin", "cause", "idle_ns"],
+        orient="row",
+    )
+
+    assert of_all_devices(counts).columns == ["bin", "kind", "gap_count", "idle_ns"]
+    assert of_all_devices(counts).rows() == [
+        (8, "queued", 4, 205), (8, "starved", 4, 210), (9, "queued", 2, 70),
+    ]  # fmt: skip
+    assert of_all_devices(causes).rows() == [(8, "host_code", 1), (9, "host_code", 12)]
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)

@@ -90,7 +90,7 @@ def values(axis):
     return axis
 
 
-FIGURES = {1: 4, 2: 5, 3: 6, 4: 2}
+FIGURES = {1: 4, 2: 5, 3: 7, 4: 2}
 
 
 @pytest.mark.parametrize("number", FIGURES)
@@ -150,12 +150,16 @@ def test_the_chunk_size(ran):
     assert str(advice.plateau) in said
     ways = {row["name"]: row for row in table_with(found, "loss us")}
     assert float(ways["one_graph"]["step us"]) == round(advice.predicted_ns["one_graph"] / 1000, 1)
+    # What the answer hinges on: launches that grow with nodes.
+    _, turns = drawn(found)[2]["data"]
+    (hinge,) = (each for each in advice.sensitivity if each.larger)
+    assert (hinge.name, values(turns["x"])) == ("host_by_nodes_ns", [hinge.larger])
     # How chunks hide their launches: the last of the pairs is the growing schedule.
     node_ns = advice.predicted_ns["device_only"] / advice.nodes
     model = chunk_model(opened.calibration, 2000, node_ns, "update")
     growing = growing_schedule(model)
-    names = drawn(found)[3]["layout"]["yaxis"]["ticktext"]
-    assert names[-2] == f"{len(growing)} chunks, {duration(makespan(model, growing))}: host"
+    names = drawn(found)[4]["layout"]["yaxis"]["ticktext"]
+    assert names[-2] == f"{len(growing)} graphs, {duration(makespan(model, growing))}: host"
     assert names[0] == f"one graph, {duration(makespan(model, [2000]))}: host"
     # What the text says of the sweep.
     sweep = table_with(found, "% saved")

@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from gaptrace.analysis import Analysis
 from gaptrace.detail import bin_length
-from gaptrace.gap_lengths import GAP_KINDS, gap_length_causes, gap_lengths
+from gaptrace.gap_lengths import GAP_KINDS, gap_length_causes, gap_lengths, of_all_devices
 from gaptrace.render.figures.hover import plain
 from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, KIND_COLORS, axes, figure
 from gaptrace.render.units import count, duration, share
@@ -163,14 +163,14 @@ def gap_histogram(
         figure=figure(height=380, title=title, barmode="stack", bargap=0.05),
     )
     axes(drawn)
-    causes = gap_length_causes(gaps, idle).group_by("bin", "cause").agg(pl.col("idle_ns").sum())
-    counts = gap_lengths(gaps, idle).group_by("bin", "kind").agg(pl.col("gap_count").sum())
+    causes = of_all_devices(gap_length_causes(gaps, idle))
+    counts = of_all_devices(gap_lengths(gaps, idle))
     for cause in CAUSES.categories:
-        mine = causes.filter(pl.col("cause") == cause).sort("bin")
+        mine = causes.filter(pl.col("cause") == cause)
         said = [f"{cause} {duration(ns)}" for ns in mine["idle_ns"]]
         _bars(drawn, 1, cause, mine, mine["idle_ns"] * _MS, CAUSE_COLORS[cause], said, "legend")
     for kind in GAP_KINDS:
-        mine = counts.filter(pl.col("kind") == kind).sort("bin")
+        mine = counts.filter(pl.col("kind") == kind)
         said = [f"{count(number)} {kind}" for number in mine["gap_count"]]
         _bars(drawn, 2, kind, mine, mine["gap_count"], KIND_COLORS[kind], said, "legend2")
     _length_axis(drawn, counts["bin"].to_list())
