@@ -98,12 +98,12 @@ def steady_causes(steps: Steps, summary: pl.DataFrame, idle: pl.DataFrame) -> pl
         idle: pieces, as for `steps.step_causes`.
 
     Returns:
-        key, device_id, unit, cause, idle_ns: mean over the steps after the first and the warm-up;
-        busy time is the cause null. In order of key.
+        key, device_id, unit, span_ns, cause, idle_ns: means over the steps after the first and the
+        warm-up; busy time is the cause null. In order of key.
     """
     steady = summary.filter(_IS_STEADY)
     means = steady.group_by(*_KEY, "unit", maintain_order=True).agg(
-        steps=pl.len(), busy_ns=pl.col("busy_ns").mean()
+        pl.col("busy_ns", "span_ns").mean(), steps=pl.len()
     )
     waited = (
         step_causes(steps, idle)
@@ -113,6 +113,6 @@ def steady_causes(steps: Steps, summary: pl.DataFrame, idle: pl.DataFrame) -> pl
         .join(means, on=_KEY)
         .with_columns(idle_ns=pl.col("idle_ns") / pl.col("steps"))
     )
-    columns = [*_KEY, "unit", pl.col("cause").cast(pl.String), "idle_ns"]
+    columns = [*_KEY, "unit", "span_ns", pl.col("cause").cast(pl.String), "idle_ns"]
     busy = means.with_columns(cause=pl.lit(None, pl.String), idle_ns="busy_ns")
     return pl.concat([busy.select(columns), waited.select(columns)]).sort(*_KEY, "cause")

@@ -1,6 +1,7 @@
 """Two traces side by side: pairing, changes, what chance alone would do, and what is refused."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from gaptrace.analysis import analyze
 from gaptrace.cli import main
 from gaptrace.compare import compare
 from gaptrace.errors import ComparisonError
+from gaptrace.read import read
 from gaptrace.render.comparison import comparison
 
 US = 1000
@@ -179,3 +181,32 @@ def test_the_command_refuses_another_granularity_in_one_line(capsys):
     assert out == ""
     assert err.startswith(f"gaptrace: error: {GRAPH} was recorded in graph granularity and {NODE} ")
     assert err.count("\n") == 1
+
+
+def test_the_command_leaves_a_page(capsys, tmp_path):
+    page = tmp_path / "compare.html"
+    assert main(["compare", GRAPH, GRAPH, "--json", "-o", str(page)]) == 0
+    out, err = capsys.readouterr()
+    assert err == f"gaptrace: the comparison is in {page}\n"
+    text = page.read_text()
+    assert len(text.encode()) < 8_000_000
+    (inside,) = re.findall(r'<script type="application/json" id="comparison">(.*?)</script>', text)
+    assert json.loads(inside) == json.loads(out)
+    assert "The comparison as JSON, schema gaptrace.comparison/1, is in this file" in text
+    (figure,) = re.findall(r'data-plot="before-and-after-figure-1">(.*?)</script>', text)
+    assert "launch_call" in {mark["name"] for mark in json.loads(figure)["data"]}
+    # Every table of the text is there, and every head is explained.
+    assert text.count("<table") == comparison_tables(GRAPH)
+    heads = re.findall(r"<th [^>]*>(.*?)</th>", text, re.DOTALL)
+    assert [head for head in heads if "title=" not in head and head.strip()] == []
+
+    page.write_text("something else")
+    assert main(["compare", GRAPH, GRAPH, "-o", str(page)]) == 1
+    assert capsys.readouterr().out == ""
+    assert page.read_text() == "something else"
+
+
+def comparison_tables(path):
+    """One for a device, one for each sequence of steps, one for the ranges."""
+    found = analyze(read(Path(path)))
+    return found.devices.height + found.step_units.height + 1

@@ -6,8 +6,10 @@ from playwright.sync_api import sync_playwright
 from real_traces import SAMPLES
 
 from gaptrace.analysis import analyze
+from gaptrace.compare import compare
 from gaptrace.read import read
-from gaptrace.render.html import html_report
+from gaptrace.record.calibrations import load
+from gaptrace.render.html import html_comparison, html_report
 
 pytestmark = pytest.mark.browser
 
@@ -30,7 +32,8 @@ def browser():
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("html") / "report.html"
     (sample,) = (path for path in SAMPLES if path.stem == "demo_node")
-    path.write_text(html_report(analyze(read(sample))), encoding="utf-8")
+    found = analyze(read(sample), calibration=load(sample.parent / "h200_calibration.json"))
+    path.write_text(html_report(found), encoding="utf-8")
     return path.as_uri()
 
 
@@ -39,12 +42,12 @@ def opened(browser, report):
     """Open the report in a theme; afterwards nothing must have gone wrong or left the machine."""
     problems, pages = [], []
 
-    def open_page(scheme="light", **context):
+    def open_page(scheme="light", wanted=report, **context):
         page = browser.new_page(color_scheme=scheme, **context)
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("request", lambda request: request.url == report or problems.append(request.url))
-        page.goto(report)
+        page.on("request", lambda request: request.url == wanted or problems.append(request.url))
+        page.goto(wanted)
         page.wait_for_selector("html[data-drawn=true]", timeout=60_000)
         pages.append(page)
         return page
@@ -182,3 +185,16 @@ def test_without_scripts_the_tables_are_there(browser, report):
     assert "The figures need JavaScript" in page.locator("noscript").inner_text()
     assert page.locator("table").count() > 4
     page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_comparison_is_drawn(opened, tmp_path, scheme):
+    (sample,) = (path for path in SAMPLES if path.stem == "demo_graph")
+    parts = [analyze(read(sample), range_name=name) for name in ("per_launch", "graph:75")]
+    path = tmp_path / "compare.html"
+    path.write_text(html_comparison(compare(*parts)), encoding="utf-8")
+    page = opened(scheme, path.as_uri())
+
+    bars = page.locator("#before-and-after .plot .trace.bars")
+    assert bars.count() == page.evaluate("document.querySelector('.plot').data.length") > 3
+    assert page.locator("html").get_attribute("data-theme") == scheme

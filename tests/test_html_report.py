@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from real_traces import SAMPLES
+from rich.text import Text
 from rows import call, graph, nvtx, op, trace
 
 from gaptrace.analysis import analyze
@@ -15,6 +16,7 @@ from gaptrace.cli import main
 from gaptrace.read import read
 from gaptrace.record.calibrations import load
 from gaptrace.render import html
+from gaptrace.render.html import page as page_module
 from gaptrace.render.html import report as report_module
 from gaptrace.render.html.blocks import Grid, Paragraph, Run, blocks
 from gaptrace.render.json import analysis_object
@@ -173,7 +175,7 @@ def test_a_long_analysis_leaves_lists_out_and_says_so(monkeypatch):
     found = small()
     whole = json.dumps(analysis_object(found), separators=(",", ":"))
     page_bytes = len(html.html_report(found).encode()) - len(whole)
-    monkeypatch.setattr(report_module, "_MOST_BYTES", page_bytes + len(whole) - 20)
+    monkeypatch.setattr(page_module, "_MOST_BYTES", page_bytes + len(whole) - 20)
     text = html.html_report(found)
 
     inside = json.loads(Page(text).scripts["analysis"])
@@ -198,9 +200,12 @@ def test_many_lanes_are_drawn_more_coarsely(monkeypatch):
 def test_texts_and_tables_become_blocks():
     rows = table("range", "+count")
     rows.add_row("a [b]", "1")
+    mixed = Text.assemble(("first", "bold"), " then")
 
-    assert blocks(section("x", "plain", rows).parts) == [
+    assert blocks(section("x", "plain", Text("all", style="yellow"), mixed, rows).parts) == [
         Paragraph((Run("plain"),)),
+        Paragraph((Run("all", "warning"),)),
+        Paragraph((Run("first", "strong"), Run(" then"))),
         Grid((("range", False), ("count", True)), (((Run("a [b]"),), (Run("1"),)),), True),
     ]
 

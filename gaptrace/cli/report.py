@@ -6,7 +6,7 @@ import click
 
 from gaptrace.cli.calibrations import calibration_option
 from gaptrace.cli.options import TIME
-from gaptrace.errors import GaptraceError
+from gaptrace.cli.pages import check_is_free, write_page
 
 
 @click.command()
@@ -47,7 +47,7 @@ def command(
     from gaptrace.cli.progress import working
     from gaptrace.render.html import html_report
 
-    _check_is_free(output)
+    check_is_free(output)
     read = load(trace)
     calibration = calibration_for(read, calibration_file)
     analysis = analyze(
@@ -60,18 +60,4 @@ def command(
     )
     with working("drawing"):
         text = html_report(analysis, calibration=calibration)
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise GaptraceError(
-            f"cannot write {output}: {error.strerror}; choose another place with --output"
-        ) from error
-    click.echo(f"gaptrace: the report is in {output}", err=True)
-
-
-def _check_is_free(output: Path) -> None:
-    """Let a report take the place of an older one, and of nothing else."""
-    if output.is_file() and not output.read_bytes()[:15].lower().startswith(b"<!doctype html>"):
-        raise GaptraceError(
-            f"{output}: exists and is no HTML file; choose another place with --output"
-        )
+    write_page(output, text, "report")

@@ -11,7 +11,7 @@ from rich.text import Text
 from gaptrace import __version__
 from gaptrace.compare import Comparison
 from gaptrace.render import words
-from gaptrace.render.page import MOST_ROWS, printed, section, table
+from gaptrace.render.page import MOST_ROWS, Section, printed, section, table
 from gaptrace.render.units import change, count, duration, share
 
 SCHEMA = "gaptrace.comparison/1"
@@ -25,8 +25,13 @@ def comparison(compared: Comparison, *, width: int, color: bool) -> str:
         width: columns of the terminal.
         color: whether to write ANSI colours.
     """
+    return printed([head(compared), *sections(compared)], width, color)
+
+
+def sections(compared: Comparison) -> list[Section]:
+    """Return the parts of the text below its head: totals and steps by device, then ranges."""
     devices = compared.before.devices.select("device_id", "name").rows()
-    parts: list[RenderableType] = [_head(compared)]
+    parts = []
     for device_id, name in devices:
         mine = pl.col("device_id") == device_id
         title = f"Device {device_id}{f' ({name})' if name else ''}, whole window"
@@ -34,10 +39,17 @@ def comparison(compared: Comparison, *, width: int, color: bool) -> str:
         steps = compared.steps.filter(mine)
         parts += map(_unit, steps.partition_by("unit", "after_unit", maintain_order=True))
     if compared.steps.is_empty():
-        parts.append(Text("\nNo sequence of steps is in both traces, so nothing is told per step."))
+        nothing = "No sequence of steps is in both traces, so nothing is told per step."
+        parts.append(section("Steps", Text(nothing)))
     if compared.ranges.height:
         parts.append(_ranges(compared.ranges, several=len(devices) > 1))
-    return printed(parts, width, color)
+    return parts
+
+
+def names(compared: Comparison) -> tuple[str, str]:
+    """Return the names of the two files."""
+    before, after = (Path(a.trace.meta.path).name for a in (compared.before, compared.after))
+    return before, after
 
 
 def comparison_object(compared: Comparison) -> dict[str, Any]:
@@ -60,8 +72,9 @@ def _granularity(compared: Comparison) -> str | None:
     return next((meta.granularity for meta in metas if meta.granularity), None)
 
 
-def _head(compared: Comparison) -> RenderableType:
-    before, after = (Path(a.trace.meta.path).name for a in (compared.before, compared.after))
+def head(compared: Comparison) -> Group:
+    """Return what is compared, and what else differs between the two."""
+    before, after = names(compared)
     lines = [
         Text.assemble((f"gaptrace {__version__}", "bold"), f"  before: {before}, after: {after}"),
         Text(f"granularity {words.granularity(_granularity(compared))}"),  # type: ignore[arg-type]
@@ -92,13 +105,13 @@ def _relative(row: dict[str, Any]) -> str:
     return sign + share(abs(row["change_ns"]), row["before_ns"])
 
 
-def _unit(rows: pl.DataFrame) -> RenderableType:
+def _unit(rows: pl.DataFrame) -> Section:
     first = rows.row(0, named=True)
     unit, after = first["unit"], first["after_unit"]
     name = unit if unit == after else f"{unit} before, {after} after"
     steps = f"{count(first['before_steps'])} and {count(first['after_steps'])} steady steps"
     verdict = Text(_verdict(first), style="bold")
-    return section(f"Steps: {name}; medians of {steps}", _figures(rows), Text(), verdict)
+    return section(f"Steps: {name}", Text(f"medians of {steps}"), _figures(rows), Text(), verdict)
 
 
 def _verdict(span: dict[str, Any]) -> str:
@@ -118,7 +131,7 @@ def _verdict(span: dict[str, Any]) -> str:
     )
 
 
-def _ranges(ranges: pl.DataFrame, *, several: bool) -> RenderableType:
+def _ranges(ranges: pl.DataFrame, *, several: bool) -> Section:
     """Ranges that changed most; the JSON has all."""
     largest = (
         ranges.with_row_index()

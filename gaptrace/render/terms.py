@@ -76,3 +76,16 @@ COLUMNS = {
     "is smaller by": "The factor at which another way would be better by more than 0.5 %.",
     "or larger by": "The factor at which another way would be better by more than 0.5 %.",
 }
+
+#: Heads of columns of a comparison.
+COMPARED = {
+    "before": "In the trace before the change.",
+    "after": "In the trace after the change.",
+    "change": "After less before.",
+    "of before": "The change as a share of what was before.",
+    "range": COLUMNS["range"],
+    "device": COLUMNS["device"],
+    "count": COLUMNS["count"],
+    "idle before": "Idle time of the device inside it, in the trace before the change.",
+    "idle after": "Idle time of the device inside it, in the trace after the change.",
+}

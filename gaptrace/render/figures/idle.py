@@ -134,7 +134,7 @@ def _of_steps(analysis: Analysis) -> pl.DataFrame:
         label=label,
         state=pl.col("cause").fill_null("busy"),
         ns="idle_ns",
-        total=pl.col("idle_ns").sum().over("key", "device_id"),
+        total="span_ns",
     )
 
 

@@ -86,7 +86,8 @@ def _runs(part: RenderableType) -> tuple[Run, ...]:
     if not text.plain.strip():
         return ()
     return tuple(
-        Run(segment.text.replace("\n", " "), _style(str(segment.style or "")))
+        # rich gives segments no style where the whole text has one.
+        Run(segment.text.replace("\n", " "), _style(str(segment.style or text.style)))
         for segment in text.render(_CONSOLE)
         if segment.text
     )
