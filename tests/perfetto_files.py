@@ -1,13 +1,20 @@
-"""A Perfetto file as rows again, read by Perfetto's own protobuf classes.
+"""A Perfetto file as rows again, read by Perfetto's own protobuf classes or its trace processor.
 
-Slices are paired as Perfetto's trace processor does it: packets in order of time, those of one time
-in order of the file; an end closes the slice of its track that began last.
+With the classes, slices are paired as the trace processor does it: packets in order of time, those
+of one time in order of the file; an end closes the slice of its track that began last.
 """
 
+import os
+import shutil
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as schema
+from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+
+#: Where else than in PATH the program is.
+VARIABLE = "GAPTRACE_TRACE_PROCESSOR"
 
 
 @dataclass
@@ -77,3 +84,47 @@ def _facts(event, names):
         names[fact.name_iid]: getattr(fact, fact.WhichOneof("value"))
         for fact in event.debug_annotations
     }
+
+
+def trace_processor():
+    """Return the path of Perfetto's trace processor, or skip the test."""
+    found = os.environ.get(VARIABLE) or shutil.which("trace_processor_shell")
+    if found is None:
+        pytest.skip(f"no trace_processor_shell in PATH or named by {VARIABLE}")
+    return found
+
+
+def query_perfetto(path, program):
+    """Read a file with the trace processor; instants are slices of no length, facts are left out.
+
+    Returns:
+        slices, counters and flows as in `Read`, flows as pairs; and what it found wrong.
+    """
+    config = TraceProcessorConfig(bin_path=program, unique_port=True)
+    with TraceProcessor(trace=str(path), config=config) as processor:
+
+        def rows(query):
+            return [tuple(row.__dict__.values()) for row in processor.query(query)]
+
+        tracks = {own: (name, parent) for own, name, parent in rows(_TRACKS)}
+        slices = {own: (_place(track, tracks), *row) for own, track, *row in rows(_SLICES)}
+        found = Read()
+        for place, start, end, name in slices.values():
+            found.slices[place].append((start, end, name))
+        for track, time, value in rows("SELECT track_id, ts, value FROM counter ORDER BY ts"):
+            found.counters[_place(track, tracks)].append((time, value))
+        flows = [
+            tuple((place, start, name) for place, start, _, name in (slices[a], slices[b]))
+            for a, b in rows("SELECT slice_out, slice_in FROM flow")
+        ]
+        problems = rows("SELECT name, value FROM stats WHERE severity != 'info' AND value != 0")
+    return found.slices, found.counters, flows, problems
+
+
+_TRACKS = "SELECT id, name, parent_id FROM track"
+_SLICES = "SELECT id, track_id, ts, ts + dur AS end, name FROM slice ORDER BY ts, dur DESC, name"
+
+
+def _place(track, tracks):
+    name, parent = tracks[track]
+    return name if parent is None else f"{_place(parent, tracks)} / {name}"

@@ -1,7 +1,5 @@
 """Perfetto files, read back by Perfetto's own classes."""
 
-import shutil
-import subprocess
 import sys
 from collections import Counter
 from io import BytesIO
@@ -13,7 +11,7 @@ from contents import names_in
 from exports import export
 from hypothesis import given
 from hypothesis import strategies as st
-from perfetto_files import read_perfetto
+from perfetto_files import query_perfetto, read_perfetto, trace_processor
 from real_traces import REAL, SAMPLES
 from rows import call, graph, node, nvtx, op, overhead, trace
 from sources_to_redact import launched
@@ -294,24 +292,72 @@ def test_real_traces_are_in_the_file_whole(path, tmp_path):
     } == figures(analysis)
 
 
-def test_perfetto_itself_reads_the_same(tmp_path):
-    shell = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
-    if shell is None:
-        pytest.skip("no trace_processor_shell (Perfetto's trace processor) in PATH")
-    analysis = analyze(read(SAMPLES[0]))
-    write_perfetto(analysis, tmp_path / "t.pftrace")
-    query = tmp_path / "query.sql"
-    query.write_text(
-        "SELECT 'CUDA calls', COUNT(*) FROM slice JOIN track ON slice.track_id = track.id"
-        " WHERE track.name = 'CUDA calls'"
-        " UNION ALL SELECT 'flows', COUNT(*) FROM flow"
-        " UNION ALL SELECT 'idle_ns', SUM(dur) FROM slice JOIN track ON slice.track_id = track.id"
-        " WHERE track.name = 'idle because of';"
-    )
-    printed = subprocess.check_output([shell, "-q", query, tmp_path / "t.pftrace"], text=True)
+def in_file(path):
+    """What the protobuf classes find in a file, as `query_perfetto` returns it."""
+    found = read_perfetto(path)
+    slices = {place: [row[:3] for row in rows] for place, rows in found.slices.items()}
+    slices |= {
+        place: [(time, time, name) for time, name, _ in rows]
+        for place, rows in found.instants.items()
+    }
+    flows = [tuple(sorted(ends, key=lambda end: end[1])) for ends in found.flows.values()]
+    return slices, found.counters, flows
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_perfetto_itself_reads_the_same(path, tmp_path):
+    program, target = trace_processor(), tmp_path / "t.pftrace"
+    analysis = analyze(read(path))
+    write_perfetto(analysis, target)
+    slices, counters, flows, problems = query_perfetto(target, program)
+    assert problems == []
+
     expected = figures(analysis)
-    for kind in ("CUDA calls", "flows", "idle_ns"):
-        assert f'"{kind}",{expected[kind]}' in printed
+    counts = Counter()
+    for place, rows in slices.items():
+        counts[{"NVTX marks": "marks"}.get(place.split(" / ")[-1], kind_of(place))] += len(rows)
+        if kind_of(place) == "pieces":
+            counts["idle_ns"] += sum(end - start for start, end, _ in rows)
+    for place, changes in counters.items():
+        if place.endswith("busy"):
+            counts["busy_ns"] += busy_time(changes)
+    assert {kind: counts[kind] for kind in expected} | {"flows": len(flows)} == expected
+    # A flow leaves the call and arrives at the op.
+    assert {(out[0].split(" / ")[-1], kind_of(into[0])) for out, into in flows} == {
+        ("CUDA calls", "ops")
+    }
+    assert (slices, counters) == in_file(target)[:2]
+    assert sorted(flows) == sorted(in_file(target)[2])
+
+
+def test_perfetto_itself_nests_what_crosses(tmp_path):
+    program, target = trace_processor(), tmp_path / "t.pftrace"
+    found = analyze(
+        trace(
+            [op(0, 100), graph(105, 110)],
+            nvtx=[
+                nvtx("outer", 0, 100),
+                nvtx("inner", 10, 50),
+                nvtx("at its end", 50, 50),
+                nvtx("crosses", 40, 120, is_closed=False),
+                nvtx("request", 5, 80, kind="start_end"),
+                nvtx("request", 60, 90, kind="start_end"),
+                nvtx("here", 33, None, kind="mark"),
+            ],
+            overhead=[overhead(1, 2), overhead(3, 4, thread_id=None)],
+        )
+    )
+    write_perfetto(found, target)
+    slices, counters, flows, problems = query_perfetto(target, program)
+
+    assert problems == []
+    assert slices[f"{THREAD} / NVTX"] == [
+        (0, 100, "outer"),
+        (10, 50, "inner"),
+        (40, 120, "crosses"),
+        (50, 50, "at its end"),
+    ]
+    assert (slices, counters, flows) == in_file(target)
 
 
 def test_the_command_writes_the_file(tmp_path, capsys):
