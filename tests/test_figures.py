@@ -237,6 +237,19 @@ def test_the_way_it_is_now_is_marked():
     }
 
 
+@pytest.mark.parametrize(("most_ns", "scale", "at"), [(4_000, None, 1.0), (6_000, "log", 0.0)])
+def test_times_far_from_each_other_are_on_a_log_axis(most_ns, scale, at):
+    sizes = tuple(SizeTime(size, ns, ns, ns) for size, ns in ((1, most_ns), (4, 1_000)))
+    known = {"one_graph": 1_000, "device_only": 1_000}
+    figure = figures.step_by_chunk(
+        Recommendation("chunk", nodes=4, by_size=sizes, predicted_ns=known)
+    )
+
+    (note,) = figure.layout.annotations
+    (line,) = figure.layout.shapes
+    assert (figure.layout.yaxis.type, note.y, line.y0) == (scale, at, 1.0)
+
+
 def test_sensitivity_is_a_bar_until_the_advice_changes():
     rows = (
         Sensitivity("host_fixed_ns", 2_000.0, 0.25, 4.0),
@@ -251,7 +264,7 @@ def test_sensitivity_is_a_bar_until_the_advice_changes():
     assert (bars.y, bars.base, bars.x) == (labels, (0.25, 1 / 16), (3.75, 16 - 1 / 16))
     assert (turns.x, turns.y) == ((0.25, 4.0), (labels[0],) * 2)
     assert [text.strip() for text in turns.text] == ["500 ns", "8.00 us"]
-    assert turns.hovertext[0].endswith("the advice changes at 500 ns, 4 times smaller")
+    assert turns.hovertext[0].endswith("the advice changes at 500 ns, 4 x smaller")
     assert bars.hovertext[1].endswith("<br>below and above: not tried")
     without = figures.sensitivity(Recommendation("chunk", sensitivity=rows[1:]))
     assert [mark.name for mark in without.data] == ["the advice stays"]

@@ -8,7 +8,7 @@ from gaptrace.recommendation import Alternative, Parameter, Recommendation, Sens
 from gaptrace.render import verdicts
 from gaptrace.render.app_nodes import converted
 from gaptrace.render.page import Section, section
-from gaptrace.render.units import count, duration
+from gaptrace.render.units import count, duration, times
 from gaptrace.render.words import STEP_FIGURES
 
 _ARMS = {
@@ -119,8 +119,8 @@ def _sensitivity(rows: tuple[Sensitivity, ...]) -> RenderableType:
     for name in ("taken as", "is smaller by", "or larger by"):
         table.add_column(name, justify="right")
     for each in rows:
-        smaller = f"{1 / each.smaller:.2g} x" if each.smaller else "> 16 x"
-        larger = f"{each.larger:.2g} x" if each.larger else "> 16 x"
+        smaller = times(1 / each.smaller) if each.smaller else "> 16 x"
+        larger = times(each.larger) if each.larger else "> 16 x"
         table.add_row(STEP_FIGURES[each.name], duration(each.value), smaller, larger)
     return table
 

@@ -47,3 +47,8 @@ def _three_digits(value: float) -> str:
     if size >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+
+
+def times(factor: float) -> str:
+    """Return a factor, `1.04 x`; above 2 with a digit less."""
+    return f"{factor:.3g} x" if factor < 2 else f"{factor:.2g} x"

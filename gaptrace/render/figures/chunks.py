@@ -17,6 +17,8 @@ _US = 1e-3
 _MOST_POINTS = 600
 #: The size that made people ask (ggml-org/llama.cpp#11867).
 _REFERENCE = 512
+#: Times of which the largest is as many times the smallest are told apart on a linear axis.
+_MOST_LINEAR = 5
 _ARMS = ("graph:", "chunk:")
 
 
@@ -59,7 +61,21 @@ def step_by_chunk(
     powers = [2**power for power in range(max(sizes, default=1).bit_length())]
     drawn.update_xaxes(title={"text": "CUDA nodes of a chunk"}, type="log", tickvals=powers)
     drawn.update_yaxes(title={"text": "step, us"})
+    _spread_out(drawn)
     return drawn
+
+
+def _spread_out(drawn: go.Figure) -> None:
+    """Make the vertical axis logarithmic where small chunks would squeeze all others flat."""
+    times = [us for mark in drawn.data for us in mark.y]
+    if not times or max(times) < _MOST_LINEAR * min(times):
+        return
+    powers = range(int(np.floor(np.log10(min(times)))), int(np.ceil(np.log10(max(times)))) + 1)
+    marked = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    drawn.update_yaxes(type="log", tickvals=marked, ticktext=[f"{us:,g}" for us in marked])
+    for note in drawn.layout.annotations:
+        if note.yref in (None, "y"):
+            note.y = float(np.log10(note.y))  # as plotly wants it of notes, but not of lines
 
 
 def has_sizes(recommendation: Recommendation) -> bool:

@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 
 from gaptrace.recommendation import Recommendation
 from gaptrace.render.figures.style import FIRST_COLOR, SECOND_COLOR, figure
-from gaptrace.render.units import duration
+from gaptrace.render.units import duration, times
 from gaptrace.render.words import STEP_FIGURES
 
 #: The factors that were tried, see `gaptrace.sensitivity`.
@@ -12,6 +12,8 @@ _LOW, _HIGH = 1 / 16, 16
 _TICKS = {1 / 16: "1/16", 1 / 8: "1/8", 1 / 4: "1/4", 1 / 2: "1/2", 1: "as taken", 2: "2 x",
           4: "4 x", 8: "8 x", 16: "16 x"}  # fmt: skip
 _BAR_HEIGHT, _MARGIN = 34, 80
+#: To either side of 1 as a power of ten: the factors, and room for what is written beside them.
+_ROOM = 1.55
 
 
 def sensitivity(recommendation: Recommendation, *, title: str | None = None) -> go.Figure:
@@ -67,7 +69,7 @@ def sensitivity(recommendation: Recommendation, *, title: str | None = None) -> 
         )  # fmt: skip
     drawn.add_vline(x=1, line={"dash": "dot", "width": 1, "color": "#767676"})
     drawn.update_xaxes(
-        type="log", range=[-1.25, 1.25], tickvals=list(_TICKS), ticktext=list(_TICKS.values()),
+        type="log", range=[-_ROOM, _ROOM], tickvals=list(_TICKS), ticktext=list(_TICKS.values()),
         title={"text": "the figure, as a multiple of what it was taken to be"},
     )  # fmt: skip
     drawn.update_yaxes(
@@ -77,7 +79,7 @@ def sensitivity(recommendation: Recommendation, *, title: str | None = None) -> 
 
 
 def _times(factor: float) -> str:
-    return f"{factor:.2g} times as large" if factor > 1 else f"{1 / factor:.2g} times smaller"
+    return f"{times(factor)} as large" if factor > 1 else f"{times(1 / factor)} smaller"
 
 
 def _beyond(smaller: float | None, larger: float | None) -> str:
