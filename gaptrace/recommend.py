@@ -282,7 +282,8 @@ def _recorder_warning(trace: Trace) -> TraceWarning:
         return TraceWarning(
             "recorder_cost",
             "recorded in node granularity: launch costs and gaps between graphs are several times "
-            "too large here; take them from a graph-granularity or, better, an unrecorded run",
+            "too large here, and branches of a graph may run one after the other; take them from a "
+            "graph-granularity or, better, an unrecorded run",
         )
     return TraceWarning(
         "recorder_cost",
