@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from gaptrace.cli.target import streams
+
 #: Rounds without a recorder; and under one, where only the shape of each arm is wanted.
 _TIMED_ROUNDS, _RECORDED_ROUNDS, _RECORDED_STEPS = 9, 1, 10
 
@@ -70,7 +72,7 @@ def time_arms(
     told = _told(arms, chunks, rounds=_TIMED_ROUNDS)
     add_command(folder, command, told)
     notes_path = folder / "arms.script.json"
-    status, notes = run_program(command, notes_path, told, (2, 2) if as_json else (1, 2))
+    status, notes = run_program(command, notes_path, told, streams(as_json=as_json))
     found: dict[str, Any] = notes.get("arms", {})
     problems = [result["error"] for result in found.values() if "error" in result]
     sound = {name: result for name, result in found.items() if "error" not in result}

@@ -10,7 +10,7 @@ import click
 
 from gaptrace.cli import one_line
 from gaptrace.cli.arms import arms_of, recorded_arms, sizes_of, time_arms
-from gaptrace.cli.target import TargetCommand, form_of
+from gaptrace.cli.target import Form, TargetCommand, streams
 from gaptrace.errors import GaptraceError, NotRecordedError, RecorderError
 
 if TYPE_CHECKING:
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from gaptrace.record.recording import Granularity, Recording
 
 
-@click.command(
-    cls=TargetCommand,
-    context_settings={"allow_interspersed_args": False},
-    options_metavar="[OPTIONS]",
-)
-@click.option("-m", "is_module", is_flag=True, help="The target is a module, as in python -m.")
+@click.command(cls=TargetCommand)
 @click.option(
     "--granularity",
     type=click.Choice(["graph", "node", "both"]),
@@ -59,16 +54,8 @@ if TYPE_CHECKING:
     metavar="FOLDER",
     help="Folder for all results, new or empty.  [default: gaptrace-runs/TARGET-TIME]",
 )
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one JSON object on stdout; the program's own stdout then goes to stderr.",
-)
-@click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="TARGET...")
 def command(
-    is_module: bool,
-    is_command: bool,
+    form: Form,
     granularity: Literal["graph", "node", "both"],
     arms: tuple[str, ...],
     chunks: tuple[int, ...],
@@ -95,7 +82,6 @@ def command(
     from gaptrace.record.recording import launcher
     from gaptrace.record.run_folder import create_run_folder, write_versions
 
-    form = form_of(target[0], is_module=is_module, is_command=is_command)
     if chunks and not arms:
         raise click.UsageError("--chunks says how to cut the graphs of --arms: name both")
     driver = probe_driver()
@@ -155,7 +141,7 @@ def _record(
     from gaptrace.record.run_folder import add_command
 
     stem = place / granularity
-    output = (2, 2) if as_json else (1, 2)
+    output = streams(as_json=as_json)
     if isinstance(recorder, Nsys):
         command = nsys_command(command, stem, granularity=granularity, nsys=recorder)
         add_command(folder, command)

@@ -8,24 +8,12 @@ from typing import Any
 
 import click
 
-from gaptrace.cli.target import TargetCommand, form_of
+from gaptrace.cli.target import Form, TargetCommand, streams
 from gaptrace.errors import GpuError
 
 
-@click.command(
-    cls=TargetCommand,
-    context_settings={"allow_interspersed_args": False},
-    options_metavar="[OPTIONS]",
-)
-@click.option("-m", "is_module", is_flag=True, help="The target is a module, as in python -m.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one JSON object on stdout; the program's own stdout then goes to stderr.",
-)
-@click.argument("target", nargs=-1, required=True, type=click.UNPROCESSED, metavar="TARGET...")
-def command(is_module: bool, is_command: bool, as_json: bool, target: tuple[str, ...]) -> int:
+@click.command(cls=TargetCommand)
+def command(form: Form, as_json: bool, target: tuple[str, ...]) -> int:
     """Say whether each step of a program would compute the same as a CUDA graph.
 
     Each function marked with @gaptrace.step is captured at its fourth call. From then on its graph
@@ -40,13 +28,12 @@ def command(is_module: bool, is_command: bool, as_json: bool, target: tuple[str,
     from gaptrace.record.recording import launcher
     from gaptrace.render.replays import replays_text
 
-    form = form_of(target[0], is_module=is_module, is_command=is_command)
     with tempfile.TemporaryDirectory() as folder:
         status, notes = run_program(
             launcher(target, form=form),
             Path(folder) / "notes.json",
             {"GAPTRACE_VERIFY": "1"},
-            (2, 2) if as_json else (1, 2),
+            streams(as_json=as_json),
         )
     found: dict[str, dict[str, Any]] = notes.get("verify", {})
     errors = [result["error"] for result in found.values() if "error" in result]
