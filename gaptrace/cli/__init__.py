@@ -61,6 +61,11 @@ def one_line(error: GaptraceError) -> str:
     return " ".join(str(error).splitlines())
 
 
+def say(message: str) -> None:
+    """Print a message beside the results, on stderr."""
+    click.echo(f"gaptrace: {message}", err=True)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 1 failed, 2 usage, 3 a gate failed.
 
@@ -72,10 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         error.show()
         return 2
     except GaptraceError as error:
-        click.echo(f"gaptrace: error: {one_line(error)}", err=True)
+        say(f"error: {one_line(error)}")
         return 1
     except click.exceptions.Abort:
-        click.echo("gaptrace: interrupted", err=True)
+        say("interrupted")
         return 130
     return status if isinstance(status, int) else 0
 

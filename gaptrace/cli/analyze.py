@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gaptrace.cli import one_line
+from gaptrace.cli import one_line, say
 from gaptrace.cli.calibrations import calibration_option
 from gaptrace.cli.options import TIME
 from gaptrace.errors import GaptraceError
@@ -96,5 +96,5 @@ def _several(
     else:
         click.echo(overview(done, len(failed), width=width(), color=color(sys.stdout)), nl=False)
     for message in failed:
-        click.echo(f"gaptrace: error: {message}", err=True)
+        say(f"error: {message}")
     return 1 if failed else 0

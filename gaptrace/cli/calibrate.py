@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from gaptrace.cli import one_line
+from gaptrace.cli import one_line, say
 from gaptrace.errors import GpuError, RecorderError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def command(output: Path | None, saved_in: str | None) -> int:
     click.echo(calibration_text(made, width=shown, color=colored), nl=False)
     if saves:
         save(made, output or place)
-        _say(f"saved in {output or place}")
+        say(f"saved in {output or place}")
     if saved is None:
         return 0
     check = compare(saved, made)
@@ -113,7 +113,7 @@ def _recorded(
                 versions[name] = recorder.version
                 figures += (*found, *recorder_costs((*plain, *found), name))
         except (GpuError, RecorderError) as error:
-            _say(f"the cost of recording with {called} is not measured: {one_line(error)}")
+            say(f"the cost of recording with {called} is not measured: {one_line(error)}")
     return versions, figures
 
 
@@ -122,7 +122,3 @@ def _find(called: str, driver: "Driver") -> "Nsys | Cupti":
     from gaptrace.record.nsys import find_nsys
 
     return find_nsys() if called == "nsys" else find_cupti(driver)
-
-
-def _say(message: str) -> None:
-    click.echo(f"gaptrace: {message}", err=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gaptrace.cli import one_line
+from gaptrace.cli import one_line, say
 
 if TYPE_CHECKING:
     from gaptrace.calibration import Calibration
@@ -32,5 +32,5 @@ def calibration_for(trace: "Trace", chosen: Path | None) -> "Calibration | None"
 
     calibration, unread = choose_calibration(trace, chosen)
     for error in unread:
-        click.echo(f"gaptrace: warning: {one_line(error)}", err=True)
+        say(f"warning: {one_line(error)}")
     return calibration

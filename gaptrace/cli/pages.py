@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-import click
-
+from gaptrace.cli import say
 from gaptrace.errors import GaptraceError
 
 
@@ -23,4 +22,4 @@ def write_page(output: Path, text: str, what: str) -> None:
         raise GaptraceError(
             f"cannot write {output}: {error.strerror}; choose another place with --output"
         ) from error
-    click.echo(f"gaptrace: the {what} is in {output}", err=True)
+    say(f"the {what} is in {output}")

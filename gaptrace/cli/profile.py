@@ -1,23 +1,21 @@
 """``gaptrace profile SCRIPT``."""
 
 import json
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gaptrace.cli import one_line
+from gaptrace.cli import say
 from gaptrace.cli.arms import arms_of, recorded_arms, sizes_of, time_arms
-from gaptrace.cli.target import Form, TargetCommand, streams
-from gaptrace.errors import GaptraceError, NotRecordedError, RecorderError
+from gaptrace.cli.target import Form, TargetCommand
 
 if TYPE_CHECKING:
     from gaptrace.record.cupti import Cupti
     from gaptrace.record.machine import Driver
     from gaptrace.record.nsys import Nsys
-    from gaptrace.record.recording import Granularity, Recording
+    from gaptrace.record.recording import Granularity
 
 
 @click.command(cls=TargetCommand)
@@ -76,157 +74,52 @@ def command(
     versions of everything involved stay in one folder. With --arms the program runs once more
     before that, without a recorder.
     """  # noqa: D301 - \b keeps click from joining the lines
-    from gaptrace.record.machine import probe_driver, versions
-    from gaptrace.record.nsys import Nsys
+    from gaptrace.cli.recorded_pass import Run, recorded_pass
+    from gaptrace.record.machine import probe_driver
     from gaptrace.record.recorders import choose
     from gaptrace.record.recording import launcher
-    from gaptrace.record.run_folder import create_run_folder, write_versions
 
     if chunks and not arms:
         raise click.UsageError("--chunks says how to cut the graphs of --arms: name both")
     driver = probe_driver()
     chosen = choose(recorder, form, driver)
-    folder = create_run_folder(output, target[0], datetime.now())
-    name = "nsys" if isinstance(chosen, Nsys) else "cupti"
-    write_versions(folder, versions(name, chosen.version, driver))
-    called = "nsys" if name == "nsys" else "CUPTI, cupti-python"
-    _say(f"recording with {called} {chosen.version} into {_short(folder)}")
-
+    folder = _folder(output, target[0], chosen, driver)
     launched, timed = launcher(target, form=form), dict[str, Any]()
     if arms:
         status, timed = time_arms(launched, arms, chunks, folder, as_json=as_json)
         if status != 0:
-            _say(f"{target[0]} ended with status {status}")
+            say(f"{target[0]} ended with status {status}")
             return status
     told = recorded_arms(arms, chunks)
+    run = Run(target[0], launched, told, timed, folder, chosen, driver, as_json)
     wanted: tuple[Granularity, ...] = ("graph", "node") if granularity == "both" else (granularity,)
     objects: dict[str, Any] = {}
     status = 0
     for each in wanted:
-        place = folder / each if granularity == "both" else folder
-        place.mkdir(exist_ok=True)
-        recording = _record(folder, place, each, chosen, launched, told, as_json=as_json)
-        status = recording.status
-        try:
-            exported = _export(recording, folder, chosen, driver)
-            objects[each] = _analyze(exported, place, driver, target[0], timed, as_text=not as_json)
-        except GaptraceError as error:
-            if status == 0:
-                raise
-            _say(f"error: {one_line(error)}")
+        status, found = recorded_pass(run, each, folder / each if len(wanted) > 1 else folder)
+        if found is not None:
+            objects[each] = found
         if status != 0:
-            _say(f"{target[0]} ended with status {status}")
             break
     if as_json and objects:
-        found = objects if granularity == "both" else objects[granularity]
-        click.echo(json.dumps(found | ({"arms": timed} if timed else {}), indent=1))
-    _say(f"everything is in {_short(folder)}")
+        shown = objects if len(wanted) > 1 else objects[granularity]
+        click.echo(json.dumps(shown | ({"arms": timed} if timed else {}), indent=1))
+    say(f"everything is in {_short(folder)}")
     return status
 
 
-def _record(
-    folder: Path,
-    place: Path,
-    granularity: "Granularity",
-    recorder: "Nsys | Cupti",
-    command: list[str],
-    told: dict[str, str],
-    *,
-    as_json: bool,
-) -> "Recording":
-    """Record; the command is written down before it runs."""
-    from gaptrace.record.cupti import VARIABLE, cupti_task, record_with_cupti
+def _folder(output: Path | None, program: str, recorder: "Nsys | Cupti", driver: "Driver") -> Path:
+    """Make the folder for all results, with the versions of everything involved in it."""
+    from gaptrace.record.machine import versions
     from gaptrace.record.nsys import Nsys
-    from gaptrace.record.recording import nsys_command, record
-    from gaptrace.record.run_folder import add_command
+    from gaptrace.record.run_folder import create_run_folder, write_versions
 
-    stem = place / granularity
-    output = streams(as_json=as_json)
-    if isinstance(recorder, Nsys):
-        command = nsys_command(command, stem, granularity=granularity, nsys=recorder)
-        add_command(folder, command)
-        recording = record(command, stem, nsys=recorder, output=output, told=told)
-        name = f"nsys {recorder.version}"
-    else:
-        add_command(folder, command, {VARIABLE: cupti_task(stem, granularity)})
-        recording = record_with_cupti(
-            command, stem, granularity=granularity, output=output, told=told
-        )
-        name = f"cupti-python {recorder.version}"
-    if recording.notes.get("output_in_log"):
-        _say(f"warning: {name} kept the program's output; it is in {recording.log}")
-    if recording.notes.get("nvtx", {}).get("state") == "silent":
-        _say(
-            f"warning: nvtx {recording.notes['nvtx']['version']} and {name} do not work together: "
-            "no NVTX range of Python code is in this recording; run gaptrace doctor"
-        )
-    return recording
-
-
-def _export(
-    recording: "Recording", folder: Path, recorder: "Nsys | Cupti", driver: "Driver"
-) -> Path:
-    from gaptrace.cli.progress import percentage_bar
-    from gaptrace.record.cupti_file import convert
-    from gaptrace.record.export import export, export_command
-    from gaptrace.record.nsys import Nsys
-    from gaptrace.record.run_folder import add_command
-
-    report = recording.report
-    if isinstance(recorder, Nsys):
-        add_command(folder, export_command(report, report.with_suffix(".sqlite"), recorder))
-        with percentage_bar("exporting") as progress:
-            return export(report, nsys=recorder, progress=progress)
-    ended = recording.notes.get("status") is not None
-    exported = convert(report, report.with_suffix(".sqlite"), driver, ended=ended)
-    report.unlink()  # the export holds all of it
-    return exported
-
-
-def _analyze(
-    exported: Path,
-    place: Path,
-    driver: "Driver",
-    program: str,
-    timed: dict[str, Any],
-    *,
-    as_text: bool,
-) -> dict[str, Any]:
-    """Analyse one recording, keep reports and JSON beside it, and print the text if asked to."""
-    from gaptrace.analysis import analyze
-    from gaptrace.cli.calibrations import calibration_for
-    from gaptrace.cli.progress import working
-    from gaptrace.cli.terminal import color, width
-    from gaptrace.read import read
-    from gaptrace.record.run_folder import REPORT_WIDTH, write_result
-    from gaptrace.render.html import html_report
-    from gaptrace.render.json import analysis_object
-    from gaptrace.render.text import report
-    from gaptrace.timings import measurement_of
-
-    try:
-        trace = read(exported)
-        calibration = calibration_for(trace, None)
-        analysis = analyze(trace, calibration=calibration)
-    except NotRecordedError as error:
-        if driver.problem is not None:
-            raise RecorderError(
-                f"{program} left no CUDA work to analyse, since CUDA cannot start on this machine: "
-                f"{driver.problem}"
-            ) from error
-        raise RecorderError(f"{program} left no CUDA work to analyse: {error}") from error
-    found = analysis_object(analysis)
-    measured = {name: measurement_of(result) for name, result in timed.items()}
-    with working("drawing"):
-        page = html_report(analysis, calibration=calibration, measured=measured)
-    write_result(place, report(analysis, width=REPORT_WIDTH, color=False), page, found)
-    if as_text:
-        click.echo(report(analysis, width=width(), color=color(sys.stdout)), nl=False)
-    return found
-
-
-def _say(message: str) -> None:
-    click.echo(f"gaptrace: {message}", err=True)
+    folder = create_run_folder(output, program, datetime.now())
+    is_nsys = isinstance(recorder, Nsys)
+    write_versions(folder, versions("nsys" if is_nsys else "cupti", recorder.version, driver))
+    called = "nsys" if is_nsys else "CUPTI, cupti-python"
+    say(f"recording with {called} {recorder.version} into {_short(folder)}")
+    return folder
 
 
 def _short(folder: Path) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from gaptrace.cli import say
 from gaptrace.cli.target import Form, TargetCommand, streams
 from gaptrace.errors import GpuError
 
@@ -43,7 +44,7 @@ def command(form: Form, as_json: bool, target: tuple[str, ...]) -> int:
     elif sound:
         click.echo(replays_text(sound, width=width(), color=color(sys.stdout)), nl=False)
     if status != 0:
-        click.echo(f"gaptrace: {target[0]} ended with status {status}", err=True)
+        say(f"{target[0]} ended with status {status}")
         return status
     if errors:
         raise GpuError("; ".join(errors))
