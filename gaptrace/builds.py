@@ -3,6 +3,7 @@
 import polars as pl
 
 from gaptrace import intervals
+from gaptrace.captures import captures
 from gaptrace.quantiles import quantiles
 from gaptrace.trace import CALL_PHASES, Trace
 
@@ -19,14 +20,9 @@ def graph_builds(trace: Trace) -> pl.DataFrame:
         that the host does between, which is what capturing costs.
     """
     calls = trace.api.filter((pl.col("kind") == "graph_build") & pl.col("capture_id").is_null())
-    captures = (
-        trace.api.filter(pl.col("capture_id").is_not_null())
-        .group_by("process_id", "thread_id", "capture_id", maintain_order=True)
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        .with_columns(phase=pl.lit("capture", CALL_PHASES))
-    )
+    captured = captures(trace.api).with_columns(phase=pl.lit("capture", CALL_PHASES))
     columns = ["process_id", "thread_id", "phase", "start_ns", "end_ns"]
-    rows = pl.concat([calls.select(columns), captures.select(columns)])
+    rows = pl.concat([calls.select(columns), captured.select(columns)])
     return rows.sort("start_ns", maintain_order=True)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from gaptrace.graph_use import captures
+from gaptrace.captures import captures
 from gaptrace.trace import SUBMITTING, Trace
 
 #: cudaErrorStreamCaptureUnsupported to cudaErrorCapturedEvent and ...WrongThread; the driver's

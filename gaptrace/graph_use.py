@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from gaptrace.captures import captures
 from gaptrace.launches import TINY_COPY_BYTES
 from gaptrace.ranges import innermost_ranges
-from gaptrace.trace import SUBMITTING, Trace
+from gaptrace.trace import Trace
 
 #: Builds or updates per graph launch from which on they belong to every step. A judgement: a
 #: warm-up builds far less often, a program that builds in each step at least this often.
@@ -164,26 +165,6 @@ def _habit() -> pl.Expr:
         .then(pl.lit("node_by_node"))
         .when(often("updated"))
         .then(pl.lit("updated"))
-    )
-
-
-def captures(api: pl.DataFrame) -> pl.DataFrame:
-    """Return the stream captures among API calls, in order.
-
-    Returns:
-        process_id, thread_id, capture_id, start_ns, end_ns; nodes: launch calls inside, each of
-        which adds one; is_sound: no call inside failed.
-    """
-    return (
-        api.filter(pl.col("capture_id").is_not_null())
-        .group_by("process_id", "thread_id", "capture_id", maintain_order=True)
-        .agg(
-            pl.col("start_ns").min(),
-            pl.col("end_ns").max(),
-            nodes=pl.col("kind").is_in(SUBMITTING).sum().cast(pl.Int64),
-            is_sound=(pl.col("return_code").fill_null(0) == 0).all(),
-        )
-        .sort("start_ns", maintain_order=True)
     )
 
 

@@ -2,9 +2,9 @@
 
 import polars as pl
 
+from gaptrace.captures import captures
 from gaptrace.launches import calls_by_id
 from gaptrace.quantiles import quantiles
-from gaptrace.timelines import capture_spans
 from gaptrace.trace import Trace
 
 _STREAM = ["process_id", "device_id", "context_id", "stream_id"]
@@ -140,11 +140,12 @@ def _cut_nodes(trace: Trace) -> pl.DataFrame:
 
 def _captured_nodes(trace: Trace) -> pl.DataFrame:
     """Nodes of execs whose template was created during a stream capture, by counting launches."""
+    captured = captures(trace.api).drop_nulls("thread_id")
     graphs = (
         trace.graph_events.filter(pl.col("event") == "graph")
         .sort("time_ns")
         .join_asof(
-            capture_spans(trace.api).select("thread_id", "launches", begin_ns="start_ns"),
+            captured.select("thread_id", "nodes", begin_ns="start_ns"),
             left_on="time_ns",
             right_on="begin_ns",
             by="thread_id",
@@ -154,11 +155,11 @@ def _captured_nodes(trace: Trace) -> pl.DataFrame:
     )
     # The template is the first graph created since its capture began; instantiating makes more.
     templates = (
-        graphs.filter(pl.col("launches").is_not_null())
+        graphs.filter(pl.col("nodes").is_not_null())
         .unique(["thread_id", "begin_ns"], keep="first", maintain_order=True)
         # A graph that ran holds something: without a launch in its capture, that was not recorded.
-        .filter(pl.col("launches") > 0)
-        .select("process_id", "graph_id", nodes="launches")
+        .filter(pl.col("nodes") > 0)
+        .select("process_id", "graph_id", "nodes")
     )
     execs = trace.graph_events.filter(
         (pl.col("event") == "exec") & pl.col("graph_id").is_not_null()

@@ -6,8 +6,9 @@ A launch that is under way is not among them: it is known only for the op that e
 import polars as pl
 
 from gaptrace import intervals
+from gaptrace.captures import captures
 from gaptrace.launches import call_names
-from gaptrace.trace import CALL_PHASES, NAMES, SUBMITTING, Trace
+from gaptrace.trace import CALL_PHASES, NAMES, Trace
 
 CAUSES = pl.Enum(
     [
@@ -50,11 +51,11 @@ def thread_timelines(trace: Trace) -> pl.DataFrame:
     )
     host = intervals.subtract(whole, layers.select("thread_id", "start_ns", "end_ns"), key)
     # Code that runs between the calls of a capture runs in order to build a graph.
-    captures = capture_spans(trace.api).select("thread_id", "start_ns", "end_ns")
+    capturing = captures(trace.api).drop_nulls("thread_id").select(*key, "start_ns", "end_ns")
     host = pl.concat(
         [
-            intervals.intersect(host, captures, key).with_columns(detail=pl.lit("in capture")),
-            intervals.subtract(host, captures, key).with_columns(detail=pl.lit(None, pl.String)),
+            intervals.intersect(host, capturing, key).with_columns(detail=pl.lit("in capture")),
+            intervals.subtract(host, capturing, key).with_columns(detail=pl.lit(None, pl.String)),
         ]
     ).with_columns(
         pl.col("detail").cast(NAMES), cause=named_cause("host_code"), is_driver=pl.lit(False)
@@ -108,24 +109,4 @@ def _calls(trace: Trace) -> pl.DataFrame:
         .then(named_cause("host_sync"))
         .otherwise(named_cause("api_other")),
         detail=pl.when(is_build).then(phase.cast(NAMES)).otherwise("call_name"),
-    )
-
-
-def capture_spans(api: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of every stream capture on its thread, from begin call to end call.
-
-    Returns:
-        thread_id, start_ns, end_ns; launches: launch calls inside, each of which adds a node.
-        Disjoint per thread.
-    """
-    return (
-        api.filter(pl.col("capture_id").is_not_null() & pl.col("thread_id").is_not_null())
-        .group_by("thread_id", "capture_id", maintain_order=True)
-        .agg(
-            pl.col("start_ns").min(),
-            pl.col("end_ns").max(),
-            launches=pl.col("kind").is_in(SUBMITTING).sum().cast(pl.Int64),
-        )
-        .drop("capture_id")
-        .sort("start_ns")
     )

@@ -17,8 +17,8 @@ import polars as pl
 
 from gaptrace.builds import graph_builds
 from gaptrace.calibration import REGIMES, Calibration
+from gaptrace.captures import captures
 from gaptrace.cost import Floats
-from gaptrace.graph_use import captures
 from gaptrace.machine_costs import (
     OPPOSITE,
     Level,

@@ -5,6 +5,7 @@ import pytest
 from rows import call, graph, node, nvtx, op, trace
 
 from gaptrace import gaps, graph_use, graphs, launches, ranges
+from gaptrace.captures import captures
 
 US = 1000
 
@@ -129,7 +130,7 @@ def test_failed_and_empty_captures_have_no_shape():
     assert built([-7, NEW], *sound)["shapes"] == 1
     assert built([0, NEW], *sound)["shapes"] == 1
 
-    (sound, broken) = graph_use.captures(
+    (sound, broken) = captures(
         trace(api=[*capture(0, 3), *capture(10, 2, code=901)]).api
     ).to_dicts()
     assert (sound["nodes"], sound["is_sound"]) == (3, True)

@@ -3,7 +3,8 @@
 import polars as pl
 from rows import THREAD, call, op, overhead, trace
 
-from gaptrace.timelines import FOREVER, capture_spans, thread_timelines
+from gaptrace.captures import captures
+from gaptrace.timelines import FOREVER, thread_timelines
 
 
 def timeline(given_trace, thread=THREAD):
@@ -67,5 +68,5 @@ def test_captures_last_from_begin_to_end_and_count_the_launches_of_their_thread(
         ],
     )
 
-    spans = capture_spans(captured.api).select("thread_id", "start_ns", "end_ns", "launches")
+    spans = captures(captured.api).select("thread_id", "start_ns", "end_ns", "nodes")
     assert spans.rows() == [(THREAD, 10, 32, 2), (THREAD, 50, 62, 0)]
