@@ -23,8 +23,9 @@ from gaptrace.calibrated import (
 from gaptrace.calibration import Calibration
 from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.graph_step import GraphStep, largest_step
-from gaptrace.graph_use import PER_LAUNCH, GraphUse
+from gaptrace.graph_use import GraphUse
 from gaptrace.graphs import graph_nodes
+from gaptrace.rebuilds import PER_LAUNCH
 from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation, Regime
 from gaptrace.schedules import plateau, uniform
 from gaptrace.steps import Steps

@@ -20,9 +20,9 @@ def with_topics(
 
     A topic is a cause, or `cause:detail`, or the name of a habit that makes several causes:
     value_loop (`graph_use.value_loops`), eager_bursts and eager_bursts:rebuilt
-    (`graph_use.eager_bursts`), no_graphs (`graph_use.ungraphed_kernels`). Details: of launch_call,
+    (`bursts.eager_bursts`), no_graphs (`graph_use.ungraphed_kernels`). Details: of launch_call,
     graph or single; of graph_build, which here holds the host code of captures, a habit of
-    `graph_use.rebuilds`; of host_sync, tiny_copy; of host_code, after_wait where the device ran dry
+    `rebuilds.rebuilds`; of host_sync, tiny_copy; of host_code, after_wait where the device ran dry
     while the host waited for it, before_graphs where a graph ended the gap; of device_queued, what
     was waited behind.
 
