@@ -16,13 +16,12 @@ from gaptrace.calibration import (
     Line,
     Machine,
     compare,
-    from_object,
     line,
     spread_fraction,
-    to_object,
 )
 from gaptrace.cost import NotIdentifiableError
 from gaptrace.errors import CalibrationError
+from gaptrace.record.calibration_json import from_object, to_object
 from gaptrace.render.calibration import calibration_text
 from gaptrace.samples import Sample, figures_of, recorder_costs
 

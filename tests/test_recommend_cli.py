@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gaptrace.calibration import to_object
 from gaptrace.cli import main
+from gaptrace.record.calibration_json import to_object
 from gaptrace.record.calibrations import load
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"

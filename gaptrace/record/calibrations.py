@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from pathlib import Path
 
-from gaptrace.calibration import Calibration, Machine, from_object, to_object
+from gaptrace.calibration import Calibration, Machine
 from gaptrace.errors import CalibrationError
+from gaptrace.record.calibration_json import from_object, to_object
 from gaptrace.record.machine import Driver
 
 
