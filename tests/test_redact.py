@@ -122,6 +122,28 @@ def test_a_partial_export_still_says_so(tmp_path):
     assert [warning.code for warning in copy.warnings] == ["partial_export"]
 
 
+@pytest.mark.parametrize("to_ns", [None, 2500])
+@pytest.mark.parametrize(
+    "emptied",
+    [
+        "UPDATE META_DATA_EXPORT SET value = NULL",
+        "DELETE FROM META_DATA_EXPORT WHERE name <> 'EXPORT_CONFIG_TIME_SHIFT'",
+        "UPDATE META_DATA_EXPORT SET name = 'EXPORT_PARAM_INPUT_FILE', value = 'x'",
+        "DELETE FROM META_DATA_EXPORT",
+    ],
+)
+def test_an_export_that_describes_itself_in_an_older_table_as_well(tmp_path, emptied, to_ns):
+    source = export(tmp_path / "t.sqlite", **launched((1000, 2000), (3000, 4000)))
+    version = read(source).meta.product_version
+    assert version is not None
+    with closing(sqlite3.connect(source)) as db, db:
+        db.execute("CREATE TABLE EXPORT_META_DATA AS SELECT * FROM META_DATA_EXPORT")
+        db.execute(emptied)
+    assert read(source).meta.product_version == version
+    copy = redact(source, tmp_path / "copy.sqlite", to_ns=to_ns).target
+    assert read(copy).meta.product_version == version
+
+
 @pytest.mark.parametrize("name", TELLING[:7])
 def test_names_that_tell_something_are_numbered(tmp_path, name):
     with ExportFile(export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)])) as file:

@@ -96,7 +96,9 @@ def noted_middle(export: ExportFile) -> int | None:
 
 
 def _exported(export: ExportFile) -> dict[str, str]:
-    return _key_values(export, "META_DATA_EXPORT") or _key_values(export, "EXPORT_META_DATA")
+    """What the export says of itself; where it has both tables, each tells what it knows."""
+    older = _key_values(export, "EXPORT_META_DATA")
+    return older | _key_values(export, "META_DATA_EXPORT")
 
 
 def _duration(export: ExportFile) -> int | None:
