@@ -68,7 +68,7 @@ def _is_nobody(global_pid: int) -> bool:
 
 def partial_export(export: ExportFile) -> list[TraceWarning]:
     """Say when the export was asked to leave rows out or to move their times."""
-    exported = _key_values(export, "META_DATA_EXPORT")
+    exported = _exported(export)
     warnings = [
         TraceWarning("partial_export", f"exported with {option} {value}: rows outside are missing")
         for key, option in (
