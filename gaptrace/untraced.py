@@ -30,8 +30,10 @@ from gaptrace.machine_costs import (
     value_of,
 )
 from gaptrace.predict import StepCosts
+from gaptrace.rebuilds import LEAST_BUILDS
 from gaptrace.recommendation import Parameter, Regime
-from gaptrace.trace import Trace, TraceWarning
+from gaptrace.topics import PAUSE
+from gaptrace.trace import SUBMITTING, Trace, TraceWarning
 from gaptrace.traced_step import TracedStep
 
 #: What the calibration calls them -> the phase of building in a trace.
@@ -152,17 +154,40 @@ def _built(
                 * slowdown(calibration, name, recorder, nodes)
             )
             factors[name] = untraced_ns / known
-    sound = captures(trace.api).filter(pl.col("is_sound") & (pl.col("nodes") > 0))
-    per_kernel = sound.select(((pl.col("end_ns") - pl.col("start_ns")) / pl.col("nodes")).median())
-    captured_ns = float(per_kernel.item() or 0.0) * slowdown(
-        calibration, "capture_ns", recorder, nodes
-    )
+    captured_ns = _captured_ns(trace.api) * slowdown(calibration, "capture_ns", recorder, nodes)
     machine_ns = (at_nodes(calibration.table("capture_ns"), nodes) or 0.0) / nodes
     return _Built(
         factors,
         {phase: row["acts"] for phase, row in seen.items()},
         max(0.0, captured_ns - machine_ns),
     )
+
+
+def _captured_ns(api: pl.DataFrame) -> float:
+    """Return the typical host time per node of a capture, as recorded; 0 where there is none.
+
+    What is done once, as compiling, may be in the one capture that a program makes. So of a shape
+    that is captured fewer than `LEAST_BUILDS` times, pauses between launches (`PAUSE` times the
+    usual interval) count as usual intervals.
+    """
+    key = ["process_id", "thread_id", "capture_id"]
+    begins = pl.col("call_id") == pl.col("capture_id")
+    since, usual = pl.col("start_ns").diff(), pl.col("start_ns").diff().median()
+    pauses = (
+        api.filter(pl.col("capture_id").is_not_null(), begins | pl.col("kind").is_in(SUBMITTING))
+        .group_by(key)
+        .agg(paused_ns=(since - usual).filter(since > PAUSE * usual).sum())
+    )
+    length = pl.col("end_ns") - pl.col("start_ns")
+    is_rare = pl.len().over("process_id", "nodes") < LEAST_BUILDS
+    per_node = (length - pl.when(is_rare).then("paused_ns").otherwise(0.0)) / pl.col("nodes")
+    found = (
+        captures(api)
+        .filter(pl.col("is_sound") & (pl.col("nodes") > 0))
+        .join(pauses, on=key, how="left", nulls_equal=True)
+        .select(per_node.median())
+    )
+    return float(found.item() or 0.0)
 
 
 def _costs(

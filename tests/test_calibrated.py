@@ -128,6 +128,36 @@ def test_predicted_chunks_are_not_faster_though_recorded_ones_are(granularity):
     assert advise(costs, step.ways).now == (600,)
 
 
+def paused_capture(at, pause_us):
+    """100 launches, 20 us apart; before the second some time goes by."""
+    starts = [20, *(20 * n + pause_us for n in range(2, 101))]
+    return [
+        call("cudaStreamBeginCapture", at, at + US),
+        *(call("cudaLaunchKernel", at + us * US, at + (us + 2) * US) for us in starts),
+        call("cudaStreamEndCapture", at + (2_020 + pause_us) * US, at + (2_021 + pause_us) * US),
+    ]
+
+
+def single_launch_ns(*pauses_us):
+    """Of a step whose program captured 100 nodes, each time with such a pause."""
+    ops, api = arms("node")
+    for number, pause_us in enumerate(pauses_us, 1):
+        api += paused_capture(-number * 100_000 * US, pause_us)
+    found = analyze(trace(ops, api, granularity="node"), calibration=H200).recommendation
+    return {each.name: each.value for each in found.inputs}["single_launch_ns"]
+
+
+def test_what_a_capture_compiles_is_no_cost_of_launching():
+    usual = single_launch_ns(0)
+    assert 10 * US < usual < 30 * US
+    # Compiling 40 ms in the only capture, or in one of two, would be 400 us for each of 100 nodes.
+    assert single_launch_ns(40_000) == pytest.approx(usual)
+    assert single_launch_ns(40_000, 0) == pytest.approx(usual)
+    # Of many captures the typical one counts, with what it does each time.
+    assert single_launch_ns(40_000, 0, 0) == pytest.approx(usual)
+    assert single_launch_ns(1_000, 1_000, 1_000) > usual + 3 * US
+
+
 def test_every_input_says_where_it_is_from_and_how_sure_it_is():
     found = analyze(six_hundred("graph"), calibration=H200).recommendation
     inputs = {each.name: each for each in found.inputs}
