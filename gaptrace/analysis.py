@@ -12,7 +12,7 @@ from gaptrace.coverage import check_coverage, recording_facts
 from gaptrace.errors import WindowError
 from gaptrace.exec_waits import exec_waits
 from gaptrace.findings import Finding, find
-from gaptrace.graph_faults import graph_faults
+from gaptrace.graph_faults import GraphFaults, graph_faults
 from gaptrace.graph_use import graph_use
 from gaptrace.largest_gaps import largest_gaps
 from gaptrace.quantiles import quantiles
@@ -127,61 +127,50 @@ def analyze(
     recording, faults = recording_facts(trace), graph_faults(trace)
     trace = _only_device(trace, device_id)
     whole = _whole(trace)
-    steps, range_windows = find_steps(trace, whole.ranges, whole.executions), whole.ranges
     windows, name = find_windows(trace, whole.ranges, range_name, from_ns, to_ns)
-    if name is not None:
-        steps = replace(steps, frame=starting_inside(steps.frame, windows))
-        range_windows = intervals.intersect(range_windows, windows, ["device_id"])
-    shown_gaps = intervals.intersect(windows, whole.gaps, ["device_id"])
-    idle = intervals.intersect(windows, whole.pieces, ["device_id"])
-    inside = starting_inside(whole.launches, windows)
-    executions = starting_inside(whole.executions, windows)
-    devices, causes = _devices(trace, windows, shown_gaps), gaps.causes(idle, ["device_id"])
-    range_causes = ranges.range_causes(range_windows, whole.pieces)
-    summary, nodes = step_summary(steps, whole.pieces), graphs.graph_nodes(trace)
+    shown = _cut(whole, windows, is_narrowed=name is not None)
+    devices, causes = _devices(trace, windows, shown.gaps), gaps.causes(shown.pieces, ["device_id"])
+    range_causes = ranges.range_causes(shown.ranges, whole.pieces)
+    summary, nodes = step_summary(shown.steps, whole.pieces), graphs.graph_nodes(trace)
     built = builds.graph_builds(trace)
-    in_steps = builds.step_builds(built, steps.frame)
-    use = graph_use(trace, inside, executions, windows, whole.tree)
-    topics = with_topics(trace, shown_gaps, idle, use)
-    delayed, waits = delayed_copies(trace, windows), exec_waits(trace, executions)
+    in_steps = builds.step_builds(built, shown.steps.frame)
+    findings, recommendation = _conclusions(trace, shown, windows, devices, faults, calibration)
     return Analysis(
         trace=trace,
         windows=windows,
         window_name=name,
         range_name=range_name,
         devices=devices,
-        gaps=shown_gaps,
+        gaps=shown.gaps,
         pieces=whole.pieces,
-        idle=idle,
+        idle=shown.pieces,
         causes=causes,
         cause_totals=over_details(causes),
-        largest_gaps=largest_gaps(trace, shown_gaps, idle, whole.tree),
-        ranges=ranges.range_summary(range_windows, whole.pieces),
-        range_windows=range_windows,
+        largest_gaps=largest_gaps(trace, shown.gaps, shown.pieces, whole.tree),
+        ranges=ranges.range_summary(shown.ranges, whole.pieces),
+        range_windows=shown.ranges,
         range_causes=range_causes,
         range_cause_totals=over_details(range_causes),
-        steps=steps,
+        steps=shown.steps,
         step_summary=summary,
         step_units=unit_summary(summary),
-        launches=inside,
-        executions=executions,
-        graphs=graphs.graph_summary(executions, nodes),
-        graph_sizes=graphs.graph_sizes(executions, nodes),
+        launches=shown.launches,
+        executions=shown.executions,
+        graphs=graphs.graph_summary(shown.executions, nodes),
+        graph_sizes=graphs.graph_sizes(shown.executions, nodes),
         build_costs=builds.build_costs(built),
         step_builds=in_steps,
         unit_builds=builds.unit_builds(summary, in_steps),
-        findings=find(devices, topics, inside, use, faults, delayed, waits),
-        recommendation=recommend(
-            trace, executions, inside, shown_gaps, topics, windows, use, steps, calibration
-        ),
+        findings=findings,
+        recommendation=recommendation,
         recording=recording,
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
 
 @dataclass(frozen=True)
-class _Whole:
-    """What is found in all of a trace, to be cut to the windows."""
+class _Parts:
+    """What is found in a trace: in all of it, or cut to the windows."""
 
     gaps: pl.DataFrame
     pieces: pl.DataFrame
@@ -189,21 +178,69 @@ class _Whole:
     tree: pl.DataFrame
     ranges: pl.DataFrame
     executions: pl.DataFrame
+    steps: Steps
 
 
-def _whole(trace: Trace) -> _Whole:
+def _whole(trace: Trace) -> _Parts:
     between = gaps.device_gaps(trace)
     all_gaps = pl.concat([between, gaps.edge_gaps(trace)])
     all_launches = launches.launches(trace, between)
     tree = ranges.range_tree(trace.nvtx)
-    return _Whole(
+    range_windows = ranges.range_windows(trace, tree, all_launches)
+    executions = graphs.graph_executions(trace)
+    return _Parts(
         gaps=all_gaps,
         pieces=gaps.idle_pieces(trace, all_gaps),
         launches=all_launches,
         tree=tree,
-        ranges=ranges.range_windows(trace, tree, all_launches),
-        executions=graphs.graph_executions(trace),
+        ranges=range_windows,
+        executions=executions,
+        steps=find_steps(trace, range_windows, executions),
     )
+
+
+def _cut(whole: _Parts, windows: pl.DataFrame, *, is_narrowed: bool) -> _Parts:
+    """Cut what has a length, and of the rest keep what begins in a window; all of the tree."""
+    range_windows, steps = whole.ranges, whole.steps
+    if is_narrowed:
+        range_windows = intervals.intersect(range_windows, windows, ["device_id"])
+        steps = replace(steps, frame=starting_inside(steps.frame, windows))
+    return _Parts(
+        gaps=intervals.intersect(windows, whole.gaps, ["device_id"]),
+        pieces=intervals.intersect(windows, whole.pieces, ["device_id"]),
+        launches=starting_inside(whole.launches, windows),
+        tree=whole.tree,
+        ranges=range_windows,
+        executions=starting_inside(whole.executions, windows),
+        steps=steps,
+    )
+
+
+def _conclusions(
+    trace: Trace,
+    shown: _Parts,
+    windows: pl.DataFrame,
+    devices: pl.DataFrame,
+    faults: GraphFaults,
+    calibration: Calibration | None,
+) -> tuple[tuple[Finding, ...], Recommendation]:
+    """Apply the rules of findings and of the recommendation."""
+    use = graph_use(trace, shown.launches, shown.executions, windows, shown.tree)
+    topics = with_topics(trace, shown.gaps, shown.pieces, use)
+    delayed, waits = delayed_copies(trace, windows), exec_waits(trace, shown.executions)
+    findings = find(devices, topics, shown.launches, use, faults, delayed, waits)
+    recommendation = recommend(
+        trace,
+        shown.executions,
+        shown.launches,
+        shown.gaps,
+        topics,
+        windows,
+        use,
+        shown.steps,
+        calibration,
+    )
+    return findings, recommendation
 
 
 def _only_device(trace: Trace, device_id: int | None) -> Trace:

@@ -134,7 +134,7 @@ def _built(
         graph_builds(trace)
         .filter(pl.col("start_ns").is_between(begin, end))
         .group_by("phase")
-        .agg(pl.len().alias("acts"), length.sum().alias("ns"), length.median().alias("median_ns"))
+        .agg(pl.len().alias("acts"), length.median().alias("median_ns"))
     )
     seen = {row["phase"]: row for row in acts.to_dicts()}
     factors: dict[str, float] = {}
