@@ -22,55 +22,14 @@ _NOTHING = {name: 0 if name == "count" else None for name in FIELDS}
 
 def analysis_object(analysis: Analysis) -> dict[str, Any]:
     """Return the analysis as plain lists, dicts and numbers; times in ns, missing is null."""
-    meta = analysis.trace.meta
     return {
         "schema": ANALYSIS_SCHEMA,
-        "trace": {
-            "path": meta.path,
-            "format": meta.format,
-            "product_version": meta.product_version,
-            "schema_version": meta.schema_version,
-            "granularity": meta.granularity,
-            "duration_ns": meta.duration_ns,
-            "driver": meta.driver,
-            "cuda": meta.cuda,
-            "cpu": meta.cpu,
-            "os": meta.os,
-        },
+        "trace": asdict(analysis.trace.meta),
         "window": analysis.window_name,
         "warnings": _warnings(analysis.warnings),
         "recording": analysis.recording,
-        "devices": [
-            {
-                "device": row.pop("device_id"),
-                **row,
-                "gap_ns": row["gap_ns"] or _NOTHING,
-                "causes": _causes(analysis.cause_totals, device_id=device_id),
-                "cause_details": _details(analysis.causes, device_id),
-            }
-            for row in analysis.devices.to_dicts()
-            for device_id in [row["device_id"]]
-        ],
-        "ranges": [
-            {
-                "path": row["path"],
-                "domain": row["domain"],
-                "count": row["count"],
-                "device": row["device_id"],
-                "span_ns": row["span_ns"],
-                "busy_ns": row["busy_ns"],
-                "idle_ns": row["idle_ns"],
-                "causes": _causes(
-                    analysis.range_cause_totals,
-                    path=row["path"],
-                    domain=row["domain"],
-                    device_id=row["device_id"],
-                ),
-                "launches": row["launches"],
-                "graph_launches": row["graph_launches"],
-            }
-            for row in analysis.ranges.to_dicts()
-        ],
+        "devices": _devices(analysis),
+        "ranges": _ranges(analysis),
         "range_instances": _instances(analysis),
         "steps": _steps(analysis),
         "graph_builds": analysis.build_costs.rename({"process_id": "process"}).to_dicts(),
@@ -120,6 +79,43 @@ def recommendation_object(
         "inputs": [asdict(item) for item in recommendation.inputs],
         "warnings": _warnings(recommendation.warnings),
     }
+
+
+def _devices(analysis: Analysis) -> list[dict[str, Any]]:
+    return [
+        {
+            "device": row.pop("device_id"),
+            **row,
+            "gap_ns": row["gap_ns"] or _NOTHING,
+            "causes": _causes(analysis.cause_totals, device_id=device_id),
+            "cause_details": _details(analysis.causes, device_id),
+        }
+        for row in analysis.devices.to_dicts()
+        for device_id in [row["device_id"]]
+    ]
+
+
+def _ranges(analysis: Analysis) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": row["path"],
+            "domain": row["domain"],
+            "count": row["count"],
+            "device": row["device_id"],
+            "span_ns": row["span_ns"],
+            "busy_ns": row["busy_ns"],
+            "idle_ns": row["idle_ns"],
+            "causes": _causes(
+                analysis.range_cause_totals,
+                path=row["path"],
+                domain=row["domain"],
+                device_id=row["device_id"],
+            ),
+            "launches": row["launches"],
+            "graph_launches": row["graph_launches"],
+        }
+        for row in analysis.ranges.to_dicts()
+    ]
 
 
 def _list(values: tuple[int, ...] | None) -> list[int] | None:
