@@ -80,6 +80,7 @@ def _write(out: TableWriter, spool: Spool, driver: Driver, *, ended: bool) -> No
     duration = _last(spool, begin) + 1
     out.table("NVTX_EVENTS", nvtx_rows(spool.columns, spool.texts, process, duration))
     _write_gpus(out, spool, driver)
+    _write_contexts(out, spool)
     _write_session(out, spool, driver, duration, process)
     _write_diagnostics(out, spool, process, ended=ended, cut=cut)
     out.strings()
@@ -125,6 +126,9 @@ def _write_gpus(out: TableWriter, spool: Spool, driver: Driver) -> None:
             "numMultiprocessors": [*gpus["num_multiprocessors"].tolist(), *lacking],
         },
     )
+
+
+def _write_contexts(out: TableWriter, spool: Spool) -> None:
     contexts, streams = spool.columns["context"], spool.columns["stream"]
     owner = {"hwId": 0, "vmId": 1, "processId": int(spool.header["pid"])}
     out.table(
