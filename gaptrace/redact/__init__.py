@@ -18,7 +18,7 @@ from gaptrace.read import read
 from gaptrace.read.nsys_device import device_rows, middle_of_work
 from gaptrace.read.secrets import looks_secret, variables
 from gaptrace.read.sqlite import ExportFile
-from gaptrace.redact.copying import Call, Dropped, write_copy
+from gaptrace.redact.copying import Call, Cut, Dropped, write_copy
 from gaptrace.redact.names import Hider
 from gaptrace.redact.proof import answer, first_difference, of_window, totals, without
 from gaptrace.redact.window import Window, event_records, find_window, narrow
@@ -86,23 +86,19 @@ def redact(
     done = progress or (lambda _: None)
     trace = expected = _read(source)
     done(20)
-    asked = (range_name, from_ns, to_ns) != (None, None, None)
-    if asked and not isinstance(trace, Trace):
-        raise NotRecordedError(f"{source}: {trace}")
-    window, calls, around = None, [], None
+    window, cut = None, None
+    if (range_name, from_ns, to_ns) != (None, None, None):
+        if not isinstance(trace, Trace):
+            raise NotRecordedError(f"{source}: {trace}")
+        window = find_window(trace, range_name, from_ns, to_ns)
     with ExportFile(source) as export:
         told = sorted(set(variables(export)))
         hider = Hider(export)
-        if isinstance(trace, Trace):
-            window = find_window(trace, range_name, from_ns, to_ns)
         if isinstance(trace, Trace) and window is not None:
             expected = narrow(trace, window, event_records(export, trace))
-            calls = _calls(expected)
-            around = middle_of_work(export, device_rows(export))
+            cut = Cut(window, _calls(expected), middle_of_work(export, device_rows(export)))
     with new_file(target) as draft:
-        dropped = write_copy(
-            source, draft, hider, window=window, calls=calls, around=around, made_by=made_by
-        )
+        dropped = write_copy(source, draft, hider, cut=cut, made_by=made_by)
         done(60)
         figures = _prove(trace, expected, _read(draft), window, hider.hidden, target)
         done(100)

@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,22 @@ _TYPES = {"INTEGER", "TEXT", "REAL"}
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.+@-]+)+")
 
 
+@dataclass(frozen=True)
+class Cut:
+    """The window that a copy is cut to.
+
+    Attributes:
+        window: from, to in nanoseconds: only device work that overlaps it, NVTX ranges that lie in
+            it, API calls that overlap it.
+        calls: the API calls that are kept besides those that overlap the window.
+        middle_ns: `nsys_device.middle_of_work` of the source, noted in the copy.
+    """
+
+    window: tuple[int, int]
+    calls: list[Call]
+    middle_ns: int | None
+
+
 @dataclass
 class Dropped:
     """What a copy leaves out.
@@ -50,10 +66,8 @@ def write_copy(
     target: Path,
     hide: Callable[[bytes | str | None], str | None],
     *,
-    window: tuple[int, int] | None = None,
-    calls: Iterable[Call] = (),
-    around: int | None = None,
-    made_by: str = "gaptrace redact",
+    cut: Cut | None,
+    made_by: str,
 ) -> Dropped:
     """Write what `kept` lists of an export to a new file.
 
@@ -64,10 +78,7 @@ def write_copy(
         source: the export; opened read-only.
         target: does not exist.
         hide: gives the name to write for a name.
-        window: from, to in nanoseconds: only device work that overlaps it, NVTX ranges that lie in
-            it, API calls that overlap it.
-        calls: the API calls that are kept besides those that overlap the window.
-        around: `nsys_device.middle_of_work`, noted in a copy of a window.
+        cut: only what belongs to a window.
         made_by: is noted in the copy.
 
     Raises:
@@ -85,10 +96,10 @@ def write_copy(
             db.execute("PRAGMA copy.journal_mode = OFF")
             db.execute("PRAGMA copy.synchronous = OFF")
             present = _tables(db)
-            if window is not None:
-                _note_used(db, present, window, calls)
-            dropped = _copy(db, present, window)
-            _sign(db, made_by, window, around)
+            if cut is not None:
+                _note_used(db, present, cut)
+            dropped = _copy(db, present, cut.window if cut else None)
+            _sign(db, made_by, cut)
             db.execute("VACUUM copy")
             return dropped
     except sqlite3.Error as error:
@@ -126,12 +137,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _note_used(
-    db: sqlite3.Connection,
-    present: dict[str, dict[str, str]],
-    window: tuple[int, int],
-    calls: Iterable[Call],
-) -> None:
+def _note_used(db: sqlite3.Connection, present: dict[str, dict[str, str]], cut: Cut) -> None:
     """Note in temporary tables which ops and calls are kept, and which graphs they came from.
 
     An executable graph's nodes name the captured ones as originals, and its own creation row names
@@ -139,11 +145,11 @@ def _note_used(
     """
     db.execute("CREATE TEMP TABLE call (thread, start, stop, process, correlation)")
     db.execute("BEGIN")
-    db.executemany("INSERT INTO call VALUES (?, ?, ?, ?, ?)", calls)
+    db.executemany("INSERT INTO call VALUES (?, ?, ?, ?, ?)", cut.calls)
     db.execute("COMMIT")
     db.execute("CREATE TEMP TABLE op (globalPid, correlationId, contextId, streamId)")
     db.execute("CREATE TEMP TABLE graph (pid, graph)")
-    at = _times(window)
+    at = _times(cut.window)
     for table in sorted(OPS & present.keys()):
         rows = f"FROM {_source(table, present)} WHERE {ROWS_OF_WINDOW[table]}"
         db.execute(
@@ -293,16 +299,14 @@ def _kind_of(text: str) -> str:
     return "paths" if _PATH.fullmatch(text) else "other texts"
 
 
-def _sign(
-    db: sqlite3.Connection, made_by: str, window: tuple[int, int] | None, around: int | None
-) -> None:
+def _sign(db: sqlite3.Connection, made_by: str, cut: Cut | None) -> None:
     notes = {"DERIVED_BY": made_by}
-    if window is not None:
-        notes["DERIVED_WINDOW_NS"] = f"{window[0]}-{window[1]}"
-        notes["DERIVED_MIDDLE_NS"] = str(around)
+    if cut is not None:
+        notes["DERIVED_WINDOW_NS"] = f"{cut.window[0]}-{cut.window[1]}"
+        notes["DERIVED_MIDDLE_NS"] = str(cut.middle_ns)
     tables = ("META_DATA_EXPORT", "EXPORT_META_DATA")
     table = next((t for t in tables if _columns_of_copy(db, t) >= {"name", "value"}), None)
-    if table is None and window is not None:  # none before 2022, but the middle is read again
+    if table is None and cut is not None:  # none before 2022, but the middle is read again
         table = tables[0]
         db.execute(f"DROP TABLE IF EXISTS copy.{table}")
         db.execute(f"CREATE TABLE copy.{table} (name TEXT, value TEXT)")

@@ -16,16 +16,14 @@ _STREAM = ["process_id", "context_id", "stream_id"]
 
 def find_window(
     trace: Trace, range_name: str | None, from_ns: int | None, to_ns: int | None
-) -> Window | None:
-    """Return from and to in ns, or None when nothing was asked for.
+) -> Window:
+    """Return from and to in ns; what is not asked for reaches to the end of the recording.
 
     Several NVTX ranges of one name give one window, from the first to the end of the last.
 
     Raises:
         WindowError: there is no such range, or no device work in the window.
     """
-    if range_name is None and from_ns is None and to_ns is None:
-        return None
     first, last = recorded_extent(trace)
     begin = first if from_ns is None else from_ns
     end = last + 1 if to_ns is None else to_ns  # work of no length may be the last of all
