@@ -209,6 +209,19 @@ def read_event_waits(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def read_event_records(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls that recorded events: process_id, event_id, call_id, correlation_id."""
+    ids = {
+        "process_id": ("globalPid", _I),
+        "event_id": ("eventId", _I),
+        "correlation_id": ("correlationId", _I),
+    }
+    key = ["process_id", "correlation_id"]
+    return export.frame("CUPTI_ACTIVITY_KIND_CUDA_EVENT", ids).join(
+        api.select(*key, "call_id"), on=key, how="inner"
+    )
+
+
 def read_graph_events(export: ExportFile, around: int | None) -> _Read:
     """Return when graphs, graph execs and nodes were made (`GRAPH_EVENTS`); see `read_api`."""
     # CUDA_GRAPH_EVENTS held nodes until 2023.4 and holds graphs and execs since: its columns tell.

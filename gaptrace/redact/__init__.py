@@ -16,12 +16,14 @@ from gaptrace.drafts import check_is_free, new_file
 from gaptrace.errors import GaptraceError, NotRecordedError, WindowError
 from gaptrace.read import read
 from gaptrace.read.nsys_device import device_rows, middle_of_work
+from gaptrace.read.nsys_host import read_event_records
 from gaptrace.read.secrets import looks_secret, variables
 from gaptrace.read.sqlite import ExportFile
-from gaptrace.redact.copying import Call, Cut, Dropped, write_copy
+from gaptrace.redact.copying import Call, Cut, write_copy
+from gaptrace.redact.dropped import Dropped
 from gaptrace.redact.names import Hider
 from gaptrace.redact.proof import answer, first_difference, of_window, totals, without
-from gaptrace.redact.window import Window, event_records, find_window, narrow
+from gaptrace.redact.window import Window, find_window, narrow
 from gaptrace.trace import Trace
 
 __all__ = ["Dropped", "Redaction", "redact"]
@@ -95,7 +97,7 @@ def redact(
         told = sorted(set(variables(export)))
         hider = Hider(export)
         if isinstance(trace, Trace) and window is not None:
-            expected = narrow(trace, window, event_records(export, trace))
+            expected = narrow(trace, window, read_event_records(export, trace.api))
             cut = Cut(window, _calls(expected), middle_of_work(export, device_rows(export)))
     with new_file(target) as draft:
         dropped = write_copy(source, draft, hider, cut=cut, made_by=made_by)

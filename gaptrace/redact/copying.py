@@ -1,14 +1,14 @@
-"""Writing the redacted copy of an export, and counting what is left out."""
+"""Writing the redacted copy of an export."""
 
-import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from gaptrace.errors import GaptraceError, TraceFormatError
 from gaptrace.read.nsys_gpus import IS_UUID
+from gaptrace.redact.dropped import Dropped, dropped_texts
 from gaptrace.redact.kept import (
     KEPT,
     NODES_OF_USED_GRAPHS,
@@ -25,7 +25,6 @@ Call = tuple[int, int, int, int, int | None]
 #: Errors of SQLite that are about the file that is written.
 _TARGETS_FAULT = ("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_READONLY")
 _TYPES = {"INTEGER", "TEXT", "REAL"}
-_PATH = re.compile(r"(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.+@-]+)+")
 
 
 @dataclass(frozen=True)
@@ -42,23 +41,6 @@ class Cut:
     window: tuple[int, int]
     calls: list[Call]
     middle_ns: int | None
-
-
-@dataclass
-class Dropped:
-    """What a copy leaves out.
-
-    Attributes:
-        tables: table -> its rows. Those of constants (ENUM_...) are not listed.
-        columns: kept table -> its columns that are not.
-        rows: kept table -> how many of its rows are not, and how many there were.
-        texts: kind of string -> how many.
-    """
-
-    tables: dict[str, int] = field(default_factory=dict)
-    columns: dict[str, list[str]] = field(default_factory=dict)
-    rows: dict[str, tuple[int, int]] = field(default_factory=dict)
-    texts: dict[str, int] = field(default_factory=dict)
 
 
 def write_copy(
@@ -201,7 +183,7 @@ def _copy(
         for table in sorted(present.keys() - KEPT.keys() - {"StringIds"})
         if not table.startswith(("ENUM_", "sqlite_")) and (count := _count(db, table))
     }
-    dropped.texts = _dropped_texts(db, present)
+    dropped.texts = dropped_texts(db, present)
     return dropped
 
 
@@ -270,33 +252,6 @@ def _columns_of_copy(db: sqlite3.Connection, table: str) -> set[str]:
 def _count(db: sqlite3.Connection, table: str) -> int:
     (count,) = db.execute(f"SELECT COUNT(*) FROM main.{_quoted(table)}").fetchone()
     return int(count)
-
-
-def _dropped_texts(db: sqlite3.Connection, present: dict[str, dict[str, str]]) -> dict[str, int]:
-    """Count the strings left out, by what uses them or else by their form."""
-    known: dict[int, str] = {}
-    for kind, table, column in (
-        ("outputs of programs", "ProcessStreams", "contentId"),
-        ("names of threads", "ThreadNames", "nameId"),
-    ):
-        if column in present.get(table, {}):
-            rows = db.execute(f"SELECT DISTINCT {column} FROM main.{table}")
-            known |= {number: kind for (number,) in rows}
-    counts: dict[str, int] = {}
-    gone = db.execute(
-        "SELECT id, CAST(value AS BLOB) FROM main.StringIds"
-        " WHERE id NOT IN (SELECT id FROM copy.StringIds)"
-    )
-    for number, raw in gone:
-        kind = known.get(number) or _kind_of((raw or b"").decode("utf-8", "replace"))
-        counts[kind] = counts.get(kind, 0) + 1
-    return dict(sorted(counts.items()))
-
-
-def _kind_of(text: str) -> str:
-    if "\0" in text or re.match(r"[A-Z_][A-Z0-9_]*=", text):
-        return "environments of processes"
-    return "paths" if _PATH.fullmatch(text) else "other texts"
 
 
 def _sign(db: sqlite3.Connection, made_by: str, cut: Cut | None) -> None:

@@ -6,7 +6,6 @@ import polars as pl
 
 from gaptrace.gaps import recorded_extent
 from gaptrace.ranges import range_tree
-from gaptrace.read.sqlite import ExportFile
 from gaptrace.trace import Trace
 from gaptrace.windows import named_ranges, no_device_work
 
@@ -58,7 +57,7 @@ def narrow(trace: Trace, window: Window, records: pl.DataFrame) -> Trace:
     Args:
         trace: the trace.
         window: from and to, in ns.
-        records: `event_records`.
+        records: `nsys_host.read_event_records`.
     """
     ops = trace.ops.filter(overlaps(window))
     inside = trace.api.filter(overlaps(window))
@@ -98,19 +97,6 @@ def _lies_in(window: Window) -> pl.Expr:
 def _numbered(frame: pl.DataFrame, column: str, new: dict[int, int]) -> pl.DataFrame:
     return frame.with_columns(
         pl.col(column).replace_strict(new, default=None, return_dtype=pl.Int64)
-    )
-
-
-def event_records(export: ExportFile, trace: Trace) -> pl.DataFrame:
-    """Return the calls that recorded events: process_id, event_id, call_id, correlation_id."""
-    ids = {
-        "process_id": ("globalPid", pl.Int64),
-        "event_id": ("eventId", pl.Int64),
-        "correlation_id": ("correlationId", pl.Int64),
-    }
-    key = ["process_id", "correlation_id"]
-    return export.frame("CUPTI_ACTIVITY_KIND_CUDA_EVENT", ids).join(
-        trace.api.select(*key, "call_id"), on=key, how="inner"
     )
 
 
