@@ -158,7 +158,10 @@ def _long_pieces(drawn: go.Figure, row: int, pieces: pl.DataFrame) -> None:
 
 
 def _lanes(drawn: go.Figure, row: int, seen: View) -> None:
+    # Nothing is known beyond the window; a range that begins before it has its name inside it.
     spans = seen.spans.with_columns(
+        shown_start_ns=pl.col("start_ns").clip(lower_bound=seen.start_ns),
+        shown_end_ns=pl.col("end_ns").clip(upper_bound=seen.end_ns),
         thickness=pl.when(pl.col("covered_ns").is_null())
         .then(0.8)
         .otherwise(
@@ -166,7 +169,7 @@ def _lanes(drawn: go.Figure, row: int, seen: View) -> None:
             * (pl.col("covered_ns") / (pl.col("end_ns") - pl.col("start_ns")).clip(1)).clip(
                 _LEAST_THICKNESS, 1
             )
-        )
+        ),
     )
     groups = spans.partition_by("kind", as_dict=True, maintain_order=True)
     for (kind,), mine in groups.items():
@@ -175,8 +178,8 @@ def _lanes(drawn: go.Figure, row: int, seen: View) -> None:
             row=row,
             col=1,
             orientation="h",
-            base=(mine["start_ns"] * _MS).to_numpy(),
-            x=((mine["end_ns"] - mine["start_ns"]) * _MS).to_numpy(),
+            base=(mine["shown_start_ns"] * _MS).to_numpy(),
+            x=((mine["shown_end_ns"] - mine["shown_start_ns"]) * _MS).to_numpy(),
             y=mine["lane"].cast(pl.Int16).to_numpy(),
             width=mine["thickness"].cast(pl.Float32).to_numpy(),
             marker={
