@@ -36,8 +36,8 @@ _MISSING = {
 }
 _MEASURES = {
     "device": "ms",
-    "range": "ms, all instances together",
-    "step": "ms, average of the steady steps",
+    "range": "ms, all instances",
+    "step": "ms, average steady step",
 }
 
 

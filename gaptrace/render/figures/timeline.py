@@ -19,6 +19,8 @@ from gaptrace.view import View, view
 _DEVICE_HEIGHT, _LANE_HEIGHT, _MARGIN = 90, 26, 110
 #: A bin in which hardly anything happened is still to be seen.
 _LEAST_THICKNESS = 0.12
+#: Names that would have to be smaller to fit into their range are hidden.
+_LEAST_LETTERS = 11
 _STATES = ("busy", *CAUSES.categories)
 _MS = 1e-6
 
@@ -56,7 +58,12 @@ def draw(seen: View, *, title: str | None = None) -> go.Figure:
         shared_xaxes=True,
         row_heights=heights,
         vertical_spacing=14 / (sum(heights) + 1),
-        figure=figure(height=sum(heights) + _MARGIN, title=title, barmode="overlay"),
+        figure=figure(
+            height=sum(heights) + _MARGIN,
+            title=title,
+            barmode="overlay",
+            uniformtext={"mode": "hide", "minsize": _LEAST_LETTERS},
+        ),
     )
     axes(drawn)
     present = set(seen.bins["state"].unique())
@@ -191,7 +198,6 @@ def _lanes(drawn: go.Figure, row: int, seen: View) -> None:
             text=_labels(mine, seen) if is_range else None,
             textposition="inside",
             insidetextanchor="start",
-            constraintext="none",
             textangle=0,
             name=str(kind or "shorter ones"),
             showlegend=False,
