@@ -10,6 +10,7 @@ from gaptrace.render.figures.hover import plain
 from gaptrace.render.figures.style import (
     BUSY_COLOR,
     CAUSE_COLORS,
+    FIRST_COLOR,
     SECOND_COLOR,
     axes,
     figure,
@@ -111,7 +112,7 @@ def _strip(drawn: go.Figure, row: int, strip: pl.DataFrame) -> None:
         y=(strip["median_ns"] * _MS).to_numpy(),
         mode="lines+markers" if strip.height <= 200 else "lines",
         marker={"size": 4},
-        line={"width": 1, "color": CAUSE_COLORS["host_sync"]},
+        line={"width": 1.5, "color": FIRST_COLOR},
         hovertext=[_bunch(found) for found in strip.to_dicts()],
         hoverinfo="text",
         name="span",
@@ -138,7 +139,10 @@ def _notable(drawn: go.Figure, row: int, what: str, found: pl.DataFrame) -> None
         x=found["step"].to_list(),
         y=(found["span_ns"] * _MS).to_list(),
         mode="markers",
-        marker={"symbol": symbol, "size": 8, "color": color},
+        marker={
+            **{"symbol": symbol, "size": 9, "color": color},
+            "line": {"width": 1.5, "color": color},
+        },
         hovertext=[_said(step, what) for step in found.to_dicts()],
         hoverinfo="text",
         name=what,
