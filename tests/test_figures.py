@@ -16,7 +16,7 @@ from gaptrace.read import read
 from gaptrace.recommendation import Alternative, Recommendation, Sensitivity, SizeTime
 from gaptrace.render import figures
 from gaptrace.render.figures.chunks import has_sizes
-from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, TITLE_HEIGHT
+from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, TITLE_HEIGHT, log_ticks
 from gaptrace.schedules import uniform
 from gaptrace.timelines import CAUSES
 from gaptrace.timings import Arm, ArmTiming, Measurement
@@ -323,12 +323,76 @@ def test_before_and_after_stand_under_each_other():
     )
 
 
-@pytest.mark.parametrize("draw", [figures.timeline, figures.steps, figures.gap_histogram])
+@pytest.mark.parametrize("draw", [figures.timeline, figures.idle_by_cause, figures.gap_histogram])
 def test_a_title_has_its_own_height_above_the_legend(draw):
-    plain, titled = draw(SMALL), draw(SMALL, title="this one")
-    assert titled.layout.title.text == "this one"
-    taller = titled.layout.height - plain.layout.height
-    assert taller == titled.layout.margin.t - plain.layout.margin.t == TITLE_HEIGHT
+    plain, titled = draw(SMALL).layout, draw(SMALL, title="this one").layout
+
+    assert (plain.title.text, titled.title.text) == (None, "this one")
+    assert titled.height - plain.height == TITLE_HEIGHT
+    legends = [(1 - layout.legend.y) * layout.height for layout in (plain, titled)]
+    assert legends == pytest.approx([0, TITLE_HEIGHT])
+
+
+@pytest.mark.parametrize(
+    ("draw", "why"),
+    [
+        (lambda found: figures.idle_by_cause(found, "range"), "no NVTX ranges"),
+        (lambda found: figures.idle_by_cause(found, "step"), "no repeated steps found"),
+        (figures.steps, "no repeated steps found"),
+        (figures.gap_histogram, "no gaps"),
+        (figures.launch_costs, "no launches of graphs of known size"),
+        (lambda _: figures.step_by_chunk(Recommendation("one_graph")), "no times by chunk size"),
+    ],
+)
+def test_a_figure_of_nothing_says_so(draw, why):
+    figure = draw(analyze(trace([op(0, 10_000, 1)], [call("cudaLaunchKernel", -9, -1, 1)])))
+
+    assert not figure.data
+    assert [note.text for note in figure.layout.annotations] == [why]
+    assert not figure.layout.xaxis.visible
+
+
+def test_both_panels_of_a_histogram_have_the_same_grid():
+    layout = figures.gap_histogram(SMALL).layout
+
+    assert layout.xaxis.tickvals == layout.xaxis2.tickvals
+    assert len(layout.xaxis.tickvals) > 0
+
+
+def test_one_graph_has_a_tick_on_the_axis_of_chunk_sizes():
+    axis = figures.step_by_chunk(model=MODEL).layout.xaxis
+
+    assert axis.ticktext[:2] == ("1", "2")
+    assert axis.ticktext[-2:] == ("256", "600<br>one graph")  # 512 would run into it
+    assert axis.tickvals[-2:] == (256, 600)
+
+
+def test_ranges_are_drawn_as_far_as_the_window_reaches():
+    (ranges,) = named(figures.timeline(SMALL, 20_000, 100_000), name="range")
+
+    assert (ranges.base[0], ranges.x[0]) == pytest.approx((0.02, 0.08))
+    assert ranges.hovertext[0].startswith("<b>step</b><br>110 us from 0.000 ms")
+
+
+@pytest.mark.parametrize(
+    ("values", "marked"),
+    [
+        ((15, 1_600), ["1", "2", "5", "10", "20", "50", "100", "200", "500", "1,000", "2,000"]),
+        ((15, 16_000), ["1", "10", "100", "1,000", "10,000"]),
+    ],
+)
+def test_a_log_axis_has_as_many_ticks_as_there_is_room_for(values, marked):
+    ticks = log_ticks(values)
+
+    assert ticks["ticktext"][: len(marked)] == marked
+    assert "range" not in ticks
+
+
+def test_a_log_axis_of_one_value_holds_ticks():
+    ticks = log_ticks([340.0])
+    low, high = (10**end for end in ticks["range"])
+
+    assert [tick for tick in ticks["tickvals"] if low <= tick <= high] == [200.0, 500.0, 1_000.0]
 
 
 def test_predictions_without_an_interval_have_no_band():

@@ -15,6 +15,10 @@ pytestmark = pytest.mark.browser
 
 TIMELINE = "timeline-figure-1"
 BANDS = f"document.getElementById('{TIMELINE}')"
+SCROLLED_LEGENDS = (
+    "[...document.querySelectorAll('.plot')].filter("
+    "({_fullLayout: it}) => it.showlegend && it.legend._effHeight < it.legend._height).length"
+)
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +163,8 @@ def test_the_keyboard_reaches_what_there_is(opened):
     term.focus()
     shown = term.evaluate("it => getComputedStyle(it, '::after').content")
     assert term.get_attribute("title") in shown
+    # Beside its word a table that scrolls would cut it off.
+    assert term.evaluate("it => getComputedStyle(it, '::after').position") == "fixed"
 
 
 def test_paper_is_white_and_no_figure_is_wider(opened, tmp_path):
@@ -176,6 +182,17 @@ def test_a_narrow_screen_keeps_everything_inside(opened):
     page = opened(viewport={"width": 400, "height": 800})
 
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(SCROLLED_LEGENDS) == 0
+
+
+def test_figures_grow_with_their_legends(opened):
+    page = opened()
+    device = "document.querySelector('#device-0 .plot')"
+    before = page.evaluate(f"{device}.clientHeight")
+    page.set_viewport_size({"width": 400, "height": 800})
+
+    wait_for(page, f"{device}.clientHeight > {before}")
+    wait_for(page, f"{SCROLLED_LEGENDS} === 0")
 
 
 def test_without_scripts_the_tables_are_there(browser, report):

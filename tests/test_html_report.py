@@ -161,6 +161,14 @@ def test_names_from_the_trace_do_nothing():
     assert all("evil" not in link for link in page.links)
 
 
+def test_only_words_that_are_long_may_be_broken():
+    short, long = "x" * 32, "y" * 33
+    text = html.html_report(analyze(trace([op(0, 50, name=short), op(60, 90, name=long)])))
+
+    assert f"<td>{short}</td>" in text
+    assert f'<td class="long">{long}</td>' in text
+
+
 def test_figures_are_json_of_their_own():
     page = Page(html.html_report(small()))
     drawn = {name: script for name, script in page.scripts.items() if "figure" in name}

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 
 from gaptrace.cost import ChunkModel
 from gaptrace.recommendation import Recommendation
-from gaptrace.render.figures.style import FIRST_COLOR, SECOND_COLOR
+from gaptrace.render.figures.style import FIRST_COLOR, SECOND_COLOR, log_ticks, nothing
 from gaptrace.render.figures.style import figure as empty
 from gaptrace.render.units import count, duration
 from gaptrace.schedules import uniform
@@ -19,6 +19,8 @@ _MOST_POINTS = 600
 _REFERENCE = 512
 #: Times of which the largest is as many times the smallest are told apart on a linear axis.
 _MOST_LINEAR = 5
+#: Sizes whose labels do not run into each other, as a factor.
+_APART = 1.6
 _ARMS = ("graph:", "chunk:")
 
 
@@ -58,11 +60,25 @@ def step_by_chunk(
             x=float(np.log10(_REFERENCE)), y=1, yref="paper", yanchor="top", xanchor="left",
             text="512", showarrow=False,
         )  # fmt: skip
-    powers = [2**power for power in range(max(sizes, default=1).bit_length())]
-    drawn.update_xaxes(title={"text": "CUDA nodes of a chunk"}, type="log", tickvals=powers)
+    whole = next((it.nodes for it in (recommendation, model, measurement) if it and it.nodes), None)
+    if not sizes:
+        return nothing(drawn, "no times by chunk size")
+    _size_axis(drawn, max(sizes), whole)
     drawn.update_yaxes(title={"text": "step, us"})
     _spread_out(drawn)
     return drawn
+
+
+def _size_axis(drawn: go.Figure, largest: int, whole: int | None) -> None:
+    """Mark powers of two, and the size at which the step is one graph."""
+    marked = {2**power: f"{2**power:,}" for power in range(largest.bit_length())}
+    if whole is not None:
+        marked = {size: text for size, text in marked.items() if size * _APART < whole}
+        marked[whole] = f"{whole:,}<br>one graph"
+    drawn.update_xaxes(
+        title={"text": "CUDA nodes of a chunk"}, type="log",
+        tickvals=list(marked), ticktext=list(marked.values()),
+    )  # fmt: skip
 
 
 def _spread_out(drawn: go.Figure) -> None:
@@ -70,9 +86,7 @@ def _spread_out(drawn: go.Figure) -> None:
     times = [us for mark in drawn.data for us in mark.y]
     if not times or max(times) < _MOST_LINEAR * min(times):
         return
-    powers = range(int(np.floor(np.log10(min(times)))), int(np.ceil(np.log10(max(times)))) + 1)
-    marked = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
-    drawn.update_yaxes(type="log", tickvals=marked, ticktext=[f"{us:,g}" for us in marked])
+    drawn.update_yaxes(log_ticks(times))
     for note in drawn.layout.annotations:
         if note.yref in (None, "y"):
             note.y = float(np.log10(note.y))  # as plotly wants it of notes, but not of lines
@@ -189,7 +203,7 @@ def _points(drawn: go.Figure, name: str, times: dict[int, float], color: str, sy
         x=list(times),
         y=[ns * _US for ns in times.values()],
         mode="markers",
-        marker={"color": color, "symbol": symbol, "size": 10, "line": {"width": 2}},
+        marker={"color": color, "symbol": symbol, "size": 10, "line": {"width": 2, "color": color}},
         name=name,
         hovertext=[
             f"{name}<br>chunks of {count(size)} CUDA nodes: {duration(ns)}"
@@ -212,11 +226,15 @@ def _measured(drawn: go.Figure, measurement: Measurement) -> set[int]:
         error_y={"array": [(median_error(timing.rounds_ns) or 0) * _US for timing in uniform_arms]},
         mode="lines+markers",
         line={"color": SECOND_COLOR, "width": 1, "dash": "dot"},
-        marker={"symbol": "x", "size": 9},
+        marker={"symbol": "x", "size": 9, "color": SECOND_COLOR, "line": {"width": 0}},
         name=how,
         hovertext=[
-            f"{timing.arm.name}, {how}<br>step {duration(timing.step_ns)}, give or take "
-            f"{duration(median_error(timing.rounds_ns))}"
+            f"{timing.arm.name}, {how}<br>step {duration(timing.step_ns)}"
+            + (
+                f", give or take {duration(error)}"
+                if (error := median_error(timing.rounds_ns))
+                else ""
+            )
             for timing in uniform_arms
         ],
         hoverinfo="text",

@@ -11,15 +11,34 @@ from gaptrace.analysis import Analysis
 from gaptrace.detail import bin_length
 from gaptrace.gap_lengths import GAP_KINDS, gap_length_causes, gap_lengths, of_all_devices
 from gaptrace.render.figures.hover import plain
-from gaptrace.render.figures.style import BUSY_COLOR, CAUSE_COLORS, KIND_COLORS, axes, figure
+from gaptrace.render.figures.style import (
+    BUSY_COLOR,
+    CAUSE_COLORS,
+    KIND_COLORS,
+    axes,
+    figure,
+    nothing,
+)
 from gaptrace.render.units import count, duration, share
 from gaptrace.step_strip import steady_causes
 from gaptrace.timelines import CAUSES
 
 #: Bars that people still read; those with most idle time are drawn.
 _MOST_BARS = 16
-_BAR_HEIGHT, _MARGIN = 28, 110
+_BAR_HEIGHT, _MARGIN = 28, 140
+#: Gaps that are counted one by one on their axis.
+_FEW_GAPS = 5
 _MS = 1e-6
+_MISSING = {
+    "device": "no device activity",
+    "range": "no NVTX ranges",
+    "step": "no repeated steps found",
+}
+_MEASURES = {
+    "device": "ms",
+    "range": "ms, all instances",
+    "step": "ms, average steady step",
+}
 
 
 def idle_by_cause(
@@ -43,9 +62,14 @@ def idle_by_cause(
             rows = _of_ranges(analysis)
         case "step":
             rows = _of_steps(analysis)
+    if rows.is_empty():
+        return nothing(figure(height=_MARGIN, title=title), _MISSING[of])
     labels = rows["label"].unique(maintain_order=True).to_list()
     drawn = figure(
-        height=_BAR_HEIGHT * max(len(labels), 1) + _MARGIN, title=title, barmode="stack", bargap=0.3
+        height=_BAR_HEIGHT * len(labels) + _MARGIN,
+        title=title,
+        barmode="stack",
+        bargap=0.3 if len(labels) > 1 else 0.5,
     )
     for state in ("busy", *CAUSES.categories):
         mine = rows.filter((pl.col("state") == state) & (pl.col("ns") > 0))
@@ -67,7 +91,7 @@ def idle_by_cause(
             ],
             hoverinfo="text",
         )
-    drawn.update_xaxes(title={"text": "ms of a step" if of == "step" else "ms"})
+    drawn.update_xaxes(title={"text": _MEASURES[of]})
     drawn.update_yaxes(
         categoryorder="array",
         categoryarray=[plain(label) for label in reversed(labels)],
@@ -155,6 +179,9 @@ def gap_histogram(
     gaps, idle = analysis.gaps, analysis.idle
     if device_id is not None:
         gaps, idle = (frame.filter(pl.col("device_id") == device_id) for frame in (gaps, idle))
+    counts = of_all_devices(gap_lengths(gaps, idle))
+    if counts.is_empty():
+        return nothing(figure(height=_MARGIN, title=title), "no gaps")
     drawn = make_subplots(
         rows=2,
         cols=1,
@@ -164,7 +191,6 @@ def gap_histogram(
     )
     axes(drawn)
     causes = of_all_devices(gap_length_causes(gaps, idle))
-    counts = of_all_devices(gap_lengths(gaps, idle))
     for cause in CAUSES.categories:
         mine = causes.filter(pl.col("cause") == cause)
         said = [f"{cause} {duration(ns)}" for ns in mine["idle_ns"]]
@@ -176,8 +202,11 @@ def gap_histogram(
     _length_axis(drawn, counts["bin"].to_list())
     drawn.update_yaxes(row=1, col=1, title={"text": "idle, ms"})
     drawn.update_yaxes(row=2, col=1, title={"text": "gaps"})
+    if max(counts["gap_count"].to_list()) < _FEW_GAPS:
+        drawn.update_yaxes(row=2, col=1, dtick=1)
     below = {"orientation": "h", "x": 0, "y": 0.47, "yanchor": "bottom", "traceorder": "normal"}
-    drawn.update_layout(legend2=below)
+    # plotly adds the height of the lower legend to that of the upper, which is margin enough.
+    drawn.update_layout(legend2=below, margin={"t": 0})
     drawn.update_yaxes(row=1, col=1, domain=[0.58, 1]).update_yaxes(row=2, col=1, domain=[0, 0.44])
     return drawn
 
@@ -212,14 +241,13 @@ def _bars(
 
 
 def _length_axis(drawn: go.Figure, bins: Sequence[int]) -> None:
-    lowest, highest = (min(bins), max(bins)) if bins else (0, 15)
-    marked = [number for number in range(lowest, highest + 2) if number % 5 == 0]
+    lowest, highest = min(bins), max(bins)
+    every = 5 if highest - lowest > 9 else 1
+    marked = [number for number in range(lowest, highest + 2) if number % every == 0]
     # A bar stands in the middle of its bin, a bin's lower bound half a bin before that.
-    drawn.update_xaxes(range=[lowest - 0.6, highest + 0.6])
+    drawn.update_xaxes(row=2, col=1, title={"text": "length of a gap"})
     drawn.update_xaxes(
-        row=2,
-        col=1,
-        title={"text": "length of a gap"},
+        range=[lowest - 0.6, highest + 0.6],
         tickvals=[number - 0.5 for number in marked],
         ticktext=[duration(bin_length(number)) for number in marked],
     )

@@ -10,16 +10,20 @@ from gaptrace.render.figures.hover import plain
 from gaptrace.render.figures.style import (
     BUSY_COLOR,
     CAUSE_COLORS,
+    FIRST_COLOR,
     SECOND_COLOR,
-    TITLE_HEIGHT,
     axes,
     figure,
+    log_ticks,
+    nothing,
 )
 from gaptrace.render.units import count, duration
 from gaptrace.step_strip import notable_steps, step_strip
 
-_STRIP_HEIGHT, _MARGIN = 130, 110
+_STRIP_HEIGHT, _NAME_HEIGHT, _MARGIN = 130, 22, 110
 _MOST_STRIPS = 8
+#: Steps that each get a tick.
+_FEW = 10
 _MS, _US = 1e-6, 1e-3
 _NOTABLE = {
     "first": ("diamond-open", "#767676"),
@@ -39,7 +43,9 @@ def steps(analysis: Analysis, *, title: str | None = None) -> go.Figure:
         title: above the figure.
     """
     shown = analysis.step_units.head(_MOST_STRIPS)
-    rows = max(shown.height, 1)
+    if shown.is_empty():
+        return nothing(figure(height=_MARGIN, title=title), "no repeated steps found")
+    rows = shown.height
     names = [plain(unit) for unit in shown["unit"]]
     if shown["device_id"].n_unique() > 1:
         names = [f"{n} on device {d}" for n, d in zip(names, shown["device_id"], strict=True)]
@@ -55,6 +61,8 @@ def steps(analysis: Analysis, *, title: str | None = None) -> go.Figure:
     for row, (key, device_id) in enumerate(shown.select("key", "device_id").rows(), 1):
         mine = (pl.col("key") == key) & (pl.col("device_id") == device_id)
         _strip(drawn, row, strip.filter(mine))
+        if strip.filter(mine).height < _FEW:
+            drawn.update_xaxes(row=row, col=1, dtick=1)
         for what, found in notable.filter(mine).partition_by("what", as_dict=True).items():
             _notable(drawn, row, str(what[0]), found)
     seen = set[str]()
@@ -63,11 +71,11 @@ def steps(analysis: Analysis, *, title: str | None = None) -> go.Figure:
         seen.add(trace.name)
     drawn.update_yaxes(rangemode="tozero", title={"text": "ms"})
     drawn.update_xaxes(row=rows, col=1, title={"text": "step"})
+    # Of the uppermost row the name stands below the legend, not in it.
+    lower = 1 - _NAME_HEIGHT / (_STRIP_HEIGHT * rows)
+    drawn.for_each_yaxis(lambda axis: axis.update(domain=[lower * end for end in axis.domain]))
+    drawn.for_each_annotation(lambda note: note.update(y=lower * note.y))
     drawn.update_annotations(x=0, xanchor="left", font={"size": 12})
-    drawn.update_layout(
-        legend={"y": 1 + 34 / (_STRIP_HEIGHT * rows)},
-        margin={"t": 70 + (TITLE_HEIGHT if title else 0)},
-    )
     return drawn
 
 
@@ -104,7 +112,7 @@ def _strip(drawn: go.Figure, row: int, strip: pl.DataFrame) -> None:
         y=(strip["median_ns"] * _MS).to_numpy(),
         mode="lines+markers" if strip.height <= 200 else "lines",
         marker={"size": 4},
-        line={"width": 1, "color": CAUSE_COLORS["host_sync"]},
+        line={"width": 1.5, "color": FIRST_COLOR},
         hovertext=[_bunch(found) for found in strip.to_dicts()],
         hoverinfo="text",
         name="span",
@@ -131,7 +139,10 @@ def _notable(drawn: go.Figure, row: int, what: str, found: pl.DataFrame) -> None
         x=found["step"].to_list(),
         y=(found["span_ns"] * _MS).to_list(),
         mode="markers",
-        marker={"symbol": symbol, "size": 8, "color": color},
+        marker={
+            **{"symbol": symbol, "size": 9, "color": color},
+            "line": {"width": 1.5, "color": color},
+        },
         hovertext=[_said(step, what) for step in found.to_dicts()],
         hoverinfo="text",
         name=what,
@@ -162,7 +173,8 @@ def launch_costs(
         calibration: of the machine that it was recorded on.
         title: above the figure.
     """
-    drawn = figure(height=340, title=title)
+    drawn = figure(height=380, title=title)
+    us = list[float]()
     sizes = analysis.graph_sizes.filter(pl.col("nodes").is_not_null()).sort("nodes")
     recorded = ("launch_api_ns", "launch call, as recorded", CAUSE_COLORS["launch_call"], "circle")
     exposed = (
@@ -174,6 +186,7 @@ def launch_costs(
         if known.is_empty():
             continue
         p50, p90 = (known[column].struct.field(field) for field in ("p50", "p90"))
+        us += [ns * _US for ns in (*p50, *p90)]
         drawn.add_scatter(
             x=known["nodes"].to_list(),
             y=(p50 * _US).to_list(),
@@ -189,8 +202,12 @@ def launch_costs(
         )
     for name, dash, color, table in _calibrated(calibration):
         _table(drawn, name, dash, color, table)
-    drawn.update_xaxes(title={"text": "CUDA nodes of the graph"}, type="log", dtick="D2")
-    drawn.update_yaxes(title={"text": "us"}, type="log", dtick="D2")
+        us += [each.value * _US for each in table]
+    if not drawn.data:
+        return nothing(figure(height=_MARGIN, title=title), "no launches of graphs of known size")
+    nodes = log_ticks(size for mark in drawn.data for size in mark.x)
+    drawn.update_xaxes(title={"text": "CUDA nodes of the graph"}, **nodes)
+    drawn.update_yaxes(title={"text": "us"}, **log_ticks(us))
     return drawn
 
 

@@ -1,5 +1,8 @@
 """How all figures look: one colour per cause, in light and dark alike."""
 
+from collections.abc import Iterable
+from math import ceil, floor, log10
+
 import plotly.graph_objects as go
 
 #: Colours of the causes everywhere. Okabe and Ito 2008, "Color Universal Design": eight colours
@@ -33,12 +36,20 @@ KIND_COLORS = {
     "starved": CAUSE_COLORS["launch_call"],
     "unknown": CAUSE_COLORS["unrecorded"],
 }
-#: Of a title and the legend below it, which else takes its place.
-TITLE_HEIGHT = 44
+#: Of a title; the legend begins below it.
+TITLE_HEIGHT = 30
+#: Of the smallest value on a logarithmic axis: further ones leave no room for ticks in between.
+_MOST_MARKED = 200
+#: Values closer than this factor might lie between two ticks.
+_LEAST_SPREAD = 3
 #: Text and lines that can be read on white (contrast 4.7) and on near-black (4.0) alike.
 _INK = "#747474"
 _LINE = "rgba(128,128,128,0.3)"
-_AXIS = {"gridcolor": _LINE, "zerolinecolor": _LINE, "linecolor": _LINE, "automargin": True}
+_AXIS = {
+    **{"gridcolor": _LINE, "zerolinecolor": _LINE, "linecolor": _LINE, "automargin": True},
+    **{"separatethousands": True, "exponentformat": "none"},
+    "title": {"font": {"size": 12}, "standoff": 8},
+}
 
 
 def figure(*, height: int, title: str | None = None, **layout: object) -> go.Figure:
@@ -56,7 +67,7 @@ def figure(*, height: int, title: str | None = None, **layout: object) -> go.Fig
         height=height + above,
         title={
             "text": title,
-            **{"x": 0, "xref": "paper", "y": 1, "yanchor": "top", "pad": {"t": 8}},
+            **{"x": 0, "xref": "container", "y": 1, "yanchor": "top", "pad": {"t": 8, "l": 8}},
             "font": {"size": 14},
         }
         if title
@@ -65,13 +76,44 @@ def figure(*, height: int, title: str | None = None, **layout: object) -> go.Fig
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         margin={"l": 60, "r": 16, "t": 16 + above, "b": 44},
-        legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        # From the top down, and the plot begins below its last row, however many there are.
+        legend={
+            "orientation": "h", "xref": "container", "x": 0, "traceorder": "normal",
+            "yref": "container", "y": 1 - above / (height + above), "yanchor": "top",
+        },
         hoverlabel={"align": "left", "namelength": -1},
         **layout,
-    )
+    )  # fmt: skip
     drawn.update_xaxes(_AXIS)
     drawn.update_yaxes(_AXIS)
     return drawn
+
+
+def nothing(drawn: go.Figure, why: str) -> go.Figure:
+    """Say in the place of marks why there are none, and return the figure."""
+    drawn.update_xaxes(visible=False).update_yaxes(visible=False)
+    drawn.add_annotation(text=why, x=0.5, xref="paper", y=0.5, yref="paper", showarrow=False)
+    return drawn
+
+
+def log_ticks(values: Iterable[float]) -> dict[str, object]:
+    """Return the type and the ticks of an axis: 1, 2 and 5, or decades where there are many.
+
+    Where the values lie close together, also a range that holds ticks.
+    """
+    known = [value for value in values if value > 0] or [1.0]
+    first, last = floor(log10(min(known))) - 1, ceil(log10(max(known))) + 1
+    digits = (1, 2, 5) if max(known) < _MOST_MARKED * min(known) else (1,)
+    marked = [digit * 10.0**power for power in range(first, last + 1) for digit in digits]
+    axis: dict[str, object] = {
+        "type": "log",
+        "tickvals": marked,
+        "ticktext": [f"{value:,g}" for value in marked],
+    }
+    if max(known) < _LEAST_SPREAD * min(known):
+        middle = log10(min(known) * max(known)) / 2
+        axis["range"] = [middle - log10(_LEAST_SPREAD), middle + log10(_LEAST_SPREAD)]
+    return axis
 
 
 def axes(drawn: go.Figure) -> None:

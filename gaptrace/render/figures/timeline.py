@@ -19,6 +19,8 @@ from gaptrace.view import View, view
 _DEVICE_HEIGHT, _LANE_HEIGHT, _MARGIN = 90, 26, 110
 #: A bin in which hardly anything happened is still to be seen.
 _LEAST_THICKNESS = 0.12
+#: Names that would have to be smaller to fit into their range are hidden.
+_LEAST_LETTERS = 11
 _STATES = ("busy", *CAUSES.categories)
 _MS = 1e-6
 
@@ -56,7 +58,12 @@ def draw(seen: View, *, title: str | None = None) -> go.Figure:
         shared_xaxes=True,
         row_heights=heights,
         vertical_spacing=14 / (sum(heights) + 1),
-        figure=figure(height=sum(heights) + _MARGIN, title=title, barmode="overlay"),
+        figure=figure(
+            height=sum(heights) + _MARGIN,
+            title=title,
+            barmode="overlay",
+            uniformtext={"mode": "hide", "minsize": _LEAST_LETTERS},
+        ),
     )
     axes(drawn)
     present = set(seen.bins["state"].unique())
@@ -158,7 +165,10 @@ def _long_pieces(drawn: go.Figure, row: int, pieces: pl.DataFrame) -> None:
 
 
 def _lanes(drawn: go.Figure, row: int, seen: View) -> None:
+    # Nothing is known beyond the window; a range that begins before it has its name inside it.
     spans = seen.spans.with_columns(
+        shown_start_ns=pl.col("start_ns").clip(lower_bound=seen.start_ns),
+        shown_end_ns=pl.col("end_ns").clip(upper_bound=seen.end_ns),
         thickness=pl.when(pl.col("covered_ns").is_null())
         .then(0.8)
         .otherwise(
@@ -166,7 +176,7 @@ def _lanes(drawn: go.Figure, row: int, seen: View) -> None:
             * (pl.col("covered_ns") / (pl.col("end_ns") - pl.col("start_ns")).clip(1)).clip(
                 _LEAST_THICKNESS, 1
             )
-        )
+        ),
     )
     groups = spans.partition_by("kind", as_dict=True, maintain_order=True)
     for (kind,), mine in groups.items():
@@ -175,8 +185,8 @@ def _lanes(drawn: go.Figure, row: int, seen: View) -> None:
             row=row,
             col=1,
             orientation="h",
-            base=(mine["start_ns"] * _MS).to_numpy(),
-            x=((mine["end_ns"] - mine["start_ns"]) * _MS).to_numpy(),
+            base=(mine["shown_start_ns"] * _MS).to_numpy(),
+            x=((mine["shown_end_ns"] - mine["shown_start_ns"]) * _MS).to_numpy(),
             y=mine["lane"].cast(pl.Int16).to_numpy(),
             width=mine["thickness"].cast(pl.Float32).to_numpy(),
             marker={
@@ -188,7 +198,6 @@ def _lanes(drawn: go.Figure, row: int, seen: View) -> None:
             text=_labels(mine, seen) if is_range else None,
             textposition="inside",
             insidetextanchor="start",
-            constraintext="none",
             textangle=0,
             name=str(kind or "shorter ones"),
             showlegend=False,

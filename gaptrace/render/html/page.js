@@ -23,6 +23,19 @@
     if (inner.length) Plotly.restyle(plot, { "insidetextfont.color": ink }, inner);
   };
 
+  // Legends of several rows take their place from the page, not from what is drawn.
+  const ONE_ROW = 29;
+  const heights = new Map();
+  const fit = async (plot) => {
+    if (!plot.clientWidth) return; // folded: it has no size
+    const rows = plot._fullLayout.showlegend ? plot._fullLayout.legend._height : 0;
+    // A legend that is higher than half of its figure would be scrolled.
+    const height = `${Math.max(heights.get(plot) + Math.max(0, rows - ONE_ROW), 2 * rows)}px`;
+    if (plot.style.height === height) return;
+    plot.style.height = height;
+    await Plotly.Plots.resize(plot);
+  };
+
   const show = (theme) => {
     root.dataset.theme = theme;
     button.setAttribute("aria-pressed", String(theme === "dark"));
@@ -50,9 +63,11 @@
     const { data, layout } = JSON.parse(script.textContent);
     delete layout.height;
     layout.autosize = true;
+    heights.set(plot, parseFloat(plot.style.height));
     await Plotly.newPlot(plot, data, layout, config);
     plots.push(plot);
     paint(plot);
+    await fit(plot);
   };
   // One at a time, so that the page can be read and scrolled meanwhile.
   const drawAll = async () => {
@@ -67,8 +82,13 @@
   // Folded figures have no size until they are unfolded.
   document.querySelectorAll("details").forEach((details) => {
     details.addEventListener("toggle", () => {
-      details.querySelectorAll(".plot").forEach((plot) => plots.includes(plot) && Plotly.Plots.resize(plot));
+      details.querySelectorAll(".plot").forEach((plot) => plots.includes(plot) && Plotly.Plots.resize(plot).then(() => fit(plot)));
     });
+  });
+  let settled = 0;
+  window.addEventListener("resize", () => {
+    clearTimeout(settled);
+    settled = setTimeout(() => plots.forEach(fit), 200);
   });
 
   // Paper is white and narrower than a screen.

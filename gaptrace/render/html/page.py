@@ -11,12 +11,14 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from gaptrace import __version__
-from gaptrace.render.html.blocks import Block
+from gaptrace.render.html.blocks import Block, Run
 from gaptrace.render.html.pictures import Picture
 from gaptrace.render.terms import TERMS
 
 #: No file is larger. The library that draws is 4.8 MB of it.
 _MOST_BYTES = 8_000_000
+#: Letters of a cell that stay in one line.
+_LONGEST_WORD = 32
 #: Around the JSON.
 _FRAME = 1_000
 _WORDS = re.compile(
@@ -137,6 +139,11 @@ def _in_cell(text: str) -> Markup:
     return _defined(text, _CAUSE_WORDS)
 
 
+def _has_long_word(cell: Sequence[Run]) -> bool:
+    """Whether a cell holds a word, such as the name of a kernel, that may have to be broken."""
+    return any(len(word) > _LONGEST_WORD for run in cell for word in run.text.split())
+
+
 def _term_id(term: str) -> str:
     return "term-" + re.sub(r"\W+", "-", term)
 
@@ -152,6 +159,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "defined": _defined,
         "in_cell": _in_cell,
+        "has_long_word": _has_long_word,
         "term_id": _term_id,
         "figure_json": lambda picture: Markup(picture.json),
         "kind": lambda block: type(block).__name__,
