@@ -108,7 +108,7 @@ def _launched_singly(
     alike = [each for each in ungraphed if each.kernels == nodes]
     if not alike:
         return found.costs, found.ends, found.inputs
-    pace = alike[0].launch_ns
+    pace, (least, most) = alike[0].launch_ns, alike[0].launch_interval_ns
     inputs = (
         replace(
             each,
@@ -116,15 +116,21 @@ def _launched_singly(
             source="trace",
             evidence="trace",
             samples=alike[0].steps,
-            low=None,
-            high=None,
+            low=least,
+            high=most,
         )
         if each.name == "single_launch_ns"
         else each
         for each in found.inputs
     )
-    costs, *ends = (replace(each, launch_ns=pace) for each in (found.costs, *found.ends))
-    return costs, tuple(ends), tuple(inputs)
+    usual_ns = found.costs.launch_ns
+
+    def paced(costs: StepCosts) -> StepCosts:
+        if costs.launch_ns == usual_ns:
+            return replace(costs, launch_ns=pace)
+        return replace(costs, launch_ns=least if costs.launch_ns < usual_ns else most)
+
+    return paced(found.costs), tuple(map(paced, found.ends)), tuple(inputs)
 
 
 def _cap(trace: Trace, step: TracedStep, idle: pl.DataFrame) -> float:

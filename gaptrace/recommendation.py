@@ -132,7 +132,8 @@ class UngraphedStep:
         steps: how many were looked at.
         kernels: of a step, by the median: the CUDA nodes that its graph would have.
         chunk: the advised chunk size; null where none is.
-        launch_ns: from one launch to the next without a recorder, the program's code included.
+        launch_ns, launch_interval_ns: from one launch to the next without a recorder, the program's
+            code included; its least and most.
         per_launch_ns, one_graph_ns: a step as predicted without a recorder.
         gain_ns, gain_interval_ns: what the best graph saves per step.
         break_even_replays: replays after which it has paid for capture and instantiation; null if
@@ -147,6 +148,7 @@ class UngraphedStep:
     kernels: int
     chunk: int | None
     launch_ns: int
+    launch_interval_ns: tuple[int, int]
     per_launch_ns: int
     one_graph_ns: int
     gain_ns: int

@@ -178,6 +178,7 @@ def _weighed(row: Mapping[str, Any], trace: Trace, calibration: Calibration) -> 
         kernels=nodes,
         chunk=None if verdict else found.recommended,
         launch_ns=round(costs.launch_ns),
+        launch_interval_ns=(round(ends[0].launch_ns), round(ends[1].launch_ns)),
         per_launch_ns=round(single_ns),
         one_graph_ns=round(costs.step_ns((nodes,))),
         gain_ns=round(gains[0]),
