@@ -3,6 +3,7 @@
 What is drawn span by span is described; what is too short for that is counted and summed.
 """
 
+import re
 from dataclasses import dataclass
 
 import polars as pl
@@ -79,7 +80,7 @@ def find_lanes(
         *_calls(prepared.calls, threads, window),
         *_ranges(prepared.ranges, threads, window),
     ]
-    order = sorted({(lane.place, lane.label) for lane in found})
+    order = sorted({(lane.place, lane.label) for lane in found}, key=_by_number)
     numbers = {name: number for number, name in enumerate(order)}
     edges = detail.bin_edges(start_ns, end_ns, bins)
     seen: dict[str, list[pl.DataFrame]] = {}
@@ -93,6 +94,13 @@ def find_lanes(
         [(number, label) for number, (_, label) in enumerate(order)], schema=LANES, orient="row"
     )
     return lanes, spans.sort("lane", "start_ns", "end_ns", maintain_order=True)
+
+
+def _by_number(lane: tuple[int, str]) -> list[object]:
+    """Sort stream 7 before stream 13: names and numbers of a label come in turn."""
+    place, label = lane
+    parts = re.split(r"([0-9]+)", label)
+    return [place, *(int(part) if part.isdecimal() else part for part in parts)]
 
 
 def _counted(group: Group, window: tuple[int, int]) -> pl.DataFrame:

@@ -108,6 +108,12 @@ def test_short_ops_become_a_bin_that_counts_them():
     assert (row["span_count"], row["covered_ns"], row["kind"]) == (1, 5, "kernel")
 
 
+def test_streams_stand_in_the_order_of_their_numbers():
+    ops = [op(10 * at, 10 * at + 5, stream_id=at) for at in (13, 7, 100, 29)]
+    labels = view(analyze(trace(ops))).lanes["label"].to_list()
+    assert labels == [f"stream {number}" for number in (7, 13, 29, 100)]
+
+
 def test_many_streams_share_a_lane():
     ops = [op(100 * i, 100 * i + 90, stream_id=i) for i in range(12)]
     seen = view(analyze(trace(ops)))
