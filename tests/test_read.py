@@ -323,6 +323,18 @@ def test_complaints_of_the_recorder_become_warnings(load):
     ]
 
 
+def test_complaints_about_processes_that_only_ask_for_devices_are_no_news(load):
+    text = "No NVTX events collected. Does the process use NVTX?"
+    trace = load(
+        api=[
+            api("cudaGetDeviceCount", 10, 20, correlation=1, pid=200),
+            api("cudaLaunchKernel", 10, 20, correlation=1, pid=300),
+        ],
+        diagnostics=[diagnostic(f"{text} It is {pid}.", pid=pid) for pid in (200, 300)],
+    )
+    assert [warning.message for warning in trace.warnings] == [f"{text} It is 300."]
+
+
 def test_capture_options_repeat_names(load):
     trace = load(capture=[named("CAPTURE_EVENT_TYPE", "Cuda"), named("CAPTURE_EVENT_TYPE", "Nvtx")])
     assert trace.meta.granularity == "graph"

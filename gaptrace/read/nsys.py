@@ -50,7 +50,9 @@ def read_nsys(path: Path) -> Trace:
         ops, of_ops = read_ops(rows, strings, places, api, around)
         if ops.is_empty():
             raise NotRecordedError(_nothing_recorded(export, api, of_ops))
-        using_cuda = {*ops["process_id"].unique(), *api["process_id"].unique()}
+        # Helper processes ask CUDA for a number of devices, and no more.
+        launching = api.filter(pl.col("kind").is_in(SUBMITTING))["process_id"].unique()
+        using_cuda = {*ops["process_id"].unique(), *launching}
         meta = read_meta(export, _granularity(capture_mode(export), ops))
         nvtx, of_nvtx = read_nvtx(export, strings, around, meta.duration_ns)
         overhead, of_overhead = read_overhead(export, strings, around)
