@@ -13,6 +13,7 @@ prediction.
 """
 
 import argparse
+import itertools
 import json
 import random
 import statistics
@@ -82,17 +83,23 @@ def host_costs(figures, hot, regime):
 
 
 def in_a_row(bench, sizes, regime):
-    """Median host ns of a chunk among others, by nodes; the device is faster."""
-    found = {}
-    for nodes in sizes:
-        row = (nodes,) * _ROW
-        step = Step(bench, nodes * _ROW, (0,))
-        execs = step.build(row) if regime != "instantiate" else []
-        runs = [step.run(regime, row, execs, number % 2)[1] for number in range(8)]
-        for each in execs:
-            bench.cuda.cuGraphExecDestroy(each)
-        found[nodes] = statistics.median(runs[1:]) / _ROW
-    return found
+    """Median host ns of a chunk among others, by nodes; the device is faster.
+
+    All sizes in turn, in random order: a host that slows down for a second shall not make some of
+    them look dearer than the others.
+    """
+    steps = {nodes: Step(bench, nodes * _ROW, (0,)) for nodes in sizes}
+    rows = {nodes: (nodes,) * _ROW for nodes in sizes}
+    execs = {nodes: steps[nodes].build(rows[nodes]) for nodes in sizes if regime != "instantiate"}
+    found = {nodes: [] for nodes in sizes}
+    for number in range(8):
+        for nodes in random.sample(sizes, len(sizes)):
+            _, ns = steps[nodes].run(regime, rows[nodes], execs.get(nodes, []), number % 2)
+            if number:
+                found[nodes].append(ns / _ROW)
+    for each in itertools.chain(*execs.values()):
+        bench.cuda.cuGraphExecDestroy(each)
+    return {nodes: statistics.median(runs) for nodes, runs in found.items()}
 
 
 class Step:
