@@ -118,7 +118,7 @@ class ChunkModel:
         if self.nodes < 1 or np.shape(self.node_ns) not in ((), (self.nodes,)):
             raise ValueError(f"node_ns must be a mean or one time for each of {self.nodes} nodes")
         gaps = min(self.in_graph_gap_ns, self.cut_gap_ns, self.device_free_ns)
-        if not (np.min(self.node_ns) >= 0 and gaps >= 0):
+        if not (np.asarray(self.node_ns).min() >= 0 and gaps >= 0):
             raise ValueError("node times, gaps and device_free_ns must not be negative")
         inner = [] if self.cuts is None else list(self.cuts)
         if min(inner, default=1) < 1 or max(inner, default=0) >= self.nodes:
