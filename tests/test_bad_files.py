@@ -509,7 +509,7 @@ def test_a_file_that_changes_while_it_is_open(one_kernel, change):
 def test_numbers_in_place_of_texts_are_refused(tmp_path):
     """SQLite keeps a float in a column without a type; no reader agrees on how to spell it."""
     path = export(tmp_path / "t.sqlite", kernels=[kernel(0, 10)])
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         rows = db.execute("SELECT id, value FROM StringIds").fetchall()
         db.execute("DROP TABLE StringIds")
         db.execute("CREATE TABLE StringIds (id INTEGER, value)")

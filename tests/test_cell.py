@@ -153,7 +153,7 @@ def test_a_step_is_timed_without_a_recorder_until_one_was_at_work(
             "unrecognized arguments: --colour",
         ),
         ("%%gaptrace not-a-name\n1", "UsageError", "not-a-name cannot be the name of a variable"),
-        ("%%gaptrace\nprint('ne' 'ver'", "SyntaxError", ""),
+        ("%%gaptrace\nprint('ne' 'ver') = 1", "SyntaxError", ""),
         ("%%gaptrace\n1", "UsageError", "the cell left no CUDA work to analyse: "),
     ],
 )
