@@ -8,6 +8,7 @@ from gaptrace.trace import API, DEVICES, EVENT_WAITS, GRAPH_EVENTS, NVTX, OPS, O
 PROCESS = 1000
 THREAD = 1001
 _KINDS = {
+    "cuLaunchKernel": ("launch", None),
     "cudaLaunchKernel": ("launch", None),
     "cudaMemcpyAsync": ("copy", None),
     "cudaMemcpy": ("blocking_copy", None),

@@ -295,15 +295,25 @@ def test_host_cost_of_a_regime_is_the_sum_of_its_calls(regime, names):
     assert float(host(512)) == pytest.approx(sum(parts))
 
 
-def per_launch(kernels, *, kernel_us, interval_us, api_us=2, steps=6, names=None, inside=()):
+def per_launch(
+    kernels,
+    *,
+    kernel_us,
+    interval_us,
+    api_us=2,
+    launch="cudaLaunchKernel",
+    steps=6,
+    names=None,
+    inside=(),
+):
     """Steps marked by a range: kernels one by one, then a wait."""
     ops, api, ranges, at, number = [], [], [], 0, 0
     for step in range(steps):
         begin, free = at, at
         for i in range(kernels):
             number += 1
-            api.append(call("cudaLaunchKernel", at, at + api_us * US, number))
-            start = max(at + (api_us + 1) * US, free)
+            api.append(call(launch, at, at + round(api_us * US), number))
+            start = max(at + round((api_us + 1) * US), free)
             name = names(step, i) if names else f"k{i % 3}"
             ops.append(op(start, start + kernel_us * US, number, name=name))
             free, at = start + kernel_us * US, at + interval_us * US
@@ -359,6 +369,17 @@ def test_the_pace_of_a_slow_process_is_not_that_of_the_program():
 
     assert slow.launch_ns == pytest.approx(quick.launch_ns, rel=0.07)
     assert slow.gain_interval_ns[1] > 1.8 * quick.gain_interval_ns[1]
+
+
+def test_what_the_runtime_adds_to_a_call_does_not_show_a_slow_host():
+    paces = [
+        of_steps(per_launch(50, kernel_us=1, interval_us=20, api_us=api_us, launch=launch))
+        .ungraphed[0]
+        .launch_ns
+        for launch, api_us in (("cuLaunchKernel", 8), ("cudaLaunchKernel", 8.7))
+    ]
+
+    assert paces[0] == paces[1] < 20_000 * 0.6
 
 
 def test_without_a_calibration_the_cost_of_a_graph_is_missing():

@@ -1,7 +1,7 @@
 """Graph executions in both granularities, gaps between them, nodes, builds."""
 
 import pytest
-from rows import call, graph, graph_event, node, op, trace
+from rows import call, graph, graph_event, node, nvtx, op, trace
 
 from gaptrace import graphs
 
@@ -76,6 +76,29 @@ def test_nodes_of_a_captured_graph_are_the_launches_inside_the_capture():
 
     assert graphs.graph_nodes(captured).select("graph_exec_id", "nodes", "source").rows() == [
         (2, 3, "capture")
+    ]
+
+
+def test_a_graph_that_was_cut_has_the_size_that_its_range_tells():
+    pieces = trace(
+        [graph(80, 90, 9)],
+        [call("cudaGraphLaunch", 60, 70, 9)],
+        [
+            nvtx("cut", 10, 20, payload=64),
+            nvtx("cut", 30, 40, payload=24),
+            nvtx("cut", 50, 60, payload=7, domain="other"),
+        ],
+        graph_events=[
+            graph_event(15, "exec", graph_id=4, graph_exec_id=5),
+            graph_event(40, "exec", graph_id=6, graph_exec_id=7),
+            graph_event(45, "exec", graph_id=8, graph_exec_id=9),  # after a cut, in none
+            graph_event(55, "exec", graph_id=10, graph_exec_id=11),
+        ],
+    )
+
+    assert graphs.graph_nodes(pieces).select("graph_exec_id", "nodes", "source").rows() == [
+        (5, 64, "cut"),
+        (7, 24, "cut"),
     ]
 
 

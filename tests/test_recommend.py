@@ -1,7 +1,7 @@
 """The first recommendation: what a trace alone can say, and what it must not."""
 
 import pytest
-from rows import call, graph, graph_event, node, op, trace
+from rows import call, graph, graph_event, node, nvtx, op, trace
 
 from gaptrace.analysis import analyze
 
@@ -33,14 +33,18 @@ CAPTURE = [
 ]
 
 
-def recommended(ops, api, *, with_nodes=True, granularity="graph"):
+def recommended(ops, api, ranges=(), *, with_nodes=True, granularity="graph"):
     extra = CAPTURE if with_nodes else []
     events = [
         graph_event(-99 * US, "graph", graph_id=1),
         graph_event(-29 * US, "exec", graph_id=1, graph_exec_id=2),
     ]
     made = trace(
-        ops, [*extra, *api], graph_events=events if with_nodes else (), granularity=granularity
+        ops,
+        [*extra, *api],
+        ranges,
+        graph_events=events if with_nodes else (),
+        granularity=granularity,
     )
     return analyze(made).recommendation
 
@@ -181,17 +185,22 @@ def test_many_small_graphs_in_a_row_are_no_huge_exec():
     assert "exec_memory" not in [warning.code for warning in found.warnings]
 
 
-def test_bursts_of_single_launches_are_no_chunk_problem():
-    ops, api, at = [], [], 0
+@pytest.mark.parametrize(("arm", "is_burst"), [(None, True), ("step", True), ("per_launch", False)])
+def test_bursts_of_single_launches_are_no_chunk_problem(arm, is_burst):
+    """Those of the arm per_launch are gaptrace's own, to compare."""
+    ops, api, ranges, at = [], [], [], 0
     for number in range(1, 200):
         is_graph = number % 20 < 10
         name = "cudaGraphLaunch" if is_graph else "cudaLaunchKernel"
         api.append(call(name, at, at + 10 * US, number))
         ops.append((graph if is_graph else op)(at + 10 * US, at + 12 * US, number))
+        if arm and not is_graph:
+            ranges.append(nvtx(arm, at, at + 12 * US))
         at += 12 * US
-    found = recommended(ops, api)
+    found = recommended(ops, api, ranges)
 
-    assert (found.verdict, found.cause) == ("not_a_chunk_problem", "eager_bursts")
+    assert (found.cause == "eager_bursts") == is_burst
+    assert not is_burst or found.verdict == "not_a_chunk_problem"
 
 
 @pytest.mark.parametrize(

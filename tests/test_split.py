@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -112,6 +113,21 @@ def test_chunks_are_launched_in_order_on_the_stream(fake):
         assert fake.launched == [*fake.uploaded, (first, 0), (second, 0), (third, 0)]
         assert (chunks.schedule, chunks.nodes, chunks.widths) == ((4, 4, 2), 10, (1, 1))
         assert chunks.warnings == ()
+
+
+def test_a_range_around_each_instantiation_tells_the_size(fake, monkeypatch):
+    made = []
+
+    @contextmanager
+    def seen(name, payload):
+        before = len(fake.execs)
+        yield
+        made.append((name, payload, len(fake.execs) - before))
+
+    monkeypatch.setattr(split_module, "named_range", seen)
+    gaptrace.split(fake.new_graph(10, chain(10)), chunk=4).close()
+
+    assert made == [("cut", 4, 1), ("cut", 4, 1), ("cut", 2, 1)]
 
 
 def test_closing_twice_is_fine_and_launching_then_is_not(fake):

@@ -10,7 +10,7 @@ import click
 
 from gaptrace.cli import one_line, say
 from gaptrace.cli.calibrations import calibration_option
-from gaptrace.cli.options import TIME
+from gaptrace.cli.options import window_options
 from gaptrace.errors import GaptraceError
 
 if TYPE_CHECKING:
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
     metavar="TRACE",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-@click.option("--device", "device_id", type=int, metavar="N", help="Only this physical GPU.")
-@click.option(
-    "--range", "range_name", metavar="NAME", help="Only NVTX ranges of this name or path."
-)
-@click.option("--from", "from_ns", type=TIME, metavar="TIME", help="Only from this time on (1.5s).")
-@click.option("--to", "to_ns", type=TIME, metavar="TIME", help="Only until this time (1600ms).")
+@window_options
 @calibration_option
 def command(
     traces: tuple[Path, ...],

@@ -1,8 +1,12 @@
-"""Parameter types that several subcommands share."""
+"""Parameter types and options that several subcommands share."""
 
 import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|)")
@@ -26,3 +30,21 @@ class TimeType(click.ParamType[int]):
 
 
 TIME = TimeType()
+
+_WINDOW = (
+    click.option("--device", "device_id", type=int, metavar="N", help="Only this physical GPU."),
+    click.option(
+        "--range", "range_name", metavar="NAME", help="Only NVTX ranges of this name or path."
+    ),
+    click.option(
+        "--from", "from_ns", type=TIME, metavar="TIME", help="Only from this time on (1.5s)."
+    ),
+    click.option("--to", "to_ns", type=TIME, metavar="TIME", help="Only until this time (1600ms)."),
+)
+
+
+def window_options(command: Command) -> Command:
+    """Give a command the options that narrow an analysis, in the order in which help shows them."""
+    for option in reversed(_WINDOW):
+        command = option(command)
+    return command

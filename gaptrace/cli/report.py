@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from gaptrace.cli.calibrations import calibration_option
-from gaptrace.cli.options import TIME
+from gaptrace.cli.options import window_options
 from gaptrace.cli.pages import check_is_free, write_page
 
 
@@ -20,12 +20,7 @@ from gaptrace.cli.pages import check_is_free, write_page
     metavar="FILE",
     help="Where to write it.",
 )
-@click.option("--device", "device_id", type=int, metavar="N", help="Only this physical GPU.")
-@click.option(
-    "--range", "range_name", metavar="NAME", help="Only NVTX ranges of this name or path."
-)
-@click.option("--from", "from_ns", type=TIME, metavar="TIME", help="Only from this time on (1.5s).")
-@click.option("--to", "to_ns", type=TIME, metavar="TIME", help="Only until this time (1600ms).")
+@window_options
 @calibration_option
 def command(
     trace: Path,

@@ -9,7 +9,6 @@ from gaptrace.render.figures.style import FIRST_COLOR, SECOND_COLOR, log_ticks, 
 from gaptrace.render.figures.style import figure as empty
 from gaptrace.render.units import count, duration
 from gaptrace.schedules import uniform
-from gaptrace.spread import median_error
 from gaptrace.timings import Measurement
 
 _US = 1e-3
@@ -223,18 +222,14 @@ def _measured(drawn: go.Figure, measurement: Measurement) -> set[int]:
     drawn.add_scatter(
         x=[timing.arm.chunk for timing in uniform_arms],
         y=[timing.step_ns * _US for timing in uniform_arms],
-        error_y={"array": [(median_error(timing.rounds_ns) or 0) * _US for timing in uniform_arms]},
+        error_y={"array": [(timing.error_ns or 0) * _US for timing in uniform_arms]},
         mode="lines+markers",
         line={"color": SECOND_COLOR, "width": 1, "dash": "dot"},
         marker={"symbol": "x", "size": 9, "color": SECOND_COLOR, "line": {"width": 0}},
         name=how,
         hovertext=[
             f"{timing.arm.name}, {how}<br>step {duration(timing.step_ns)}"
-            + (
-                f", give or take {duration(error)}"
-                if (error := median_error(timing.rounds_ns))
-                else ""
-            )
+            + (f", give or take {duration(timing.error_ns)}" if timing.error_ns else "")
             for timing in uniform_arms
         ],
         hoverinfo="text",
