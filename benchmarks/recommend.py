@@ -5,7 +5,7 @@
 Steps of N kernels in a line (one warp each, spinning for about 0.6, 2.5, 9 us, or a mix), in three
 regimes: graphs replayed, captured and exec-updated each step, captured and instantiated each step.
 Host costs by node count are calibrated in this process with gaptrace's own probes, and right before
-each setting for chunks in a row of eight, since the cost of instantiating drifts by a third within
+each setting in steps of as many nodes, since the cost of instantiating drifts by a third within
 minutes; the device's time is that of graphs of such nodes, launched in time. From these the model
 predicts the step for a set of chunk sizes and chooses a size and a growing schedule; then all are
 measured in random order, by the host's clock. Nothing that is measured of these steps goes into the
@@ -41,8 +41,6 @@ COSTS = {
     "instantiate": ("capture", "instantiate", "graph_first_launch", "destroy_graph"),
 }
 REPEATS = {"replay": 15, "update": 15, "instantiate": 15}
-#: Chunks in a row whose host cost is calibrated: what a step does, not what a first call costs.
-_ROW = 8
 
 
 def calibrate(bench, steps):
@@ -82,21 +80,23 @@ def host_costs(figures, hot, regime):
     return HostCost.fit(sizes, host, quantile=0.5), HostCost.fit(sizes, ready, quantile=0.5)
 
 
-def in_a_row(bench, sizes, regime):
-    """Median host ns of a chunk among others, by nodes; the device is faster.
+def in_a_row(bench, most, regime):
+    """Median host ns of a chunk by nodes, in steps of `most` nodes; the device is faster.
 
-    All sizes in turn, in random order: a host that slows down for a second shall not make some of
-    them look dearer than the others.
+    Whole steps, since an exec costs more to make the more of them there are already. All sizes in
+    turn, in random order: a host that slows down for a second shall not make some of them look
+    dearer than the others.
     """
-    steps = {nodes: Step(bench, nodes * _ROW, (0,)) for nodes in sizes}
-    rows = {nodes: (nodes,) * _ROW for nodes in sizes}
+    sizes = sizes_to(most)
+    rows = {nodes: (nodes,) * (most // nodes) for nodes in sizes}
+    steps = {nodes: Step(bench, sum(row), (0,)) for nodes, row in rows.items()}
     execs = {nodes: steps[nodes].build(rows[nodes]) for nodes in sizes if regime != "instantiate"}
     found = {nodes: [] for nodes in sizes}
     for number in range(8):
         for nodes in random.sample(sizes, len(sizes)):
             _, ns = steps[nodes].run(regime, rows[nodes], execs.get(nodes, []), number % 2)
             if number:
-                found[nodes].append(ns / _ROW)
+                found[nodes].append(ns / len(rows[nodes]))
     for each in itertools.chain(*execs.values()):
         bench.cuda.cuGraphExecDestroy(each)
     return {nodes: statistics.median(runs) for nodes, runs in found.items()}
@@ -209,7 +209,7 @@ def setting(bench, costs, nodes, kind, regime):
     figures, gap_ns, notice_ns = costs
     step = Step(bench, nodes, CLOCKS[kind])
     node_ns = device_times(bench, step, gap_ns)
-    host, ready = host_costs(figures, in_a_row(bench, sizes_to(nodes), regime), regime)
+    host, ready = host_costs(figures, in_a_row(bench, nodes, regime), regime)
     model = ChunkModel(host, nodes, node_ns, cut_gap_ns=gap_ns, ready=ready)
     curve = uniform(model)
     best = plateau(curve)

@@ -37,6 +37,7 @@ class FakeGpu:
     def __init__(self) -> None:
         self.live: dict[int, str] = {}  # handle -> what it is
         self.captured: list[int] = []  # nodes of every graph that was captured
+        self.copied = 0
         self.refuses: set[str] = set()  # names of calls that fail
         self._handles = itertools.count(1000)
         self._nodes: dict[int, list[tuple[str, list[int]]]] = {}
@@ -167,6 +168,12 @@ class FakeGpu:
 
     def cuMemsetD32(self, memory: int, value: int, count: int) -> Ok:
         assert (self.live[memory], value, count) == ("memory", 0, 4_096)
+        return (0,)
+
+    def cuMemcpyDtoDAsync(self, to: int, source: int, size: int, stream: int) -> Ok:
+        assert self.live[stream] == "stream"
+        assert self.live[to] == "memory"
+        self.copied += 1
         return (0,)
 
     def cuMemFree(self, memory: int) -> Ok:

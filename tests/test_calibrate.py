@@ -71,6 +71,11 @@ def test_what_happens_to_a_graph(fake, nodes, branches):
     assert fake.live == {}
 
 
+def test_another_stream_has_been_used_before_anything_is_timed(fake):
+    with Bench():
+        assert fake.copied >= 7
+
+
 def test_a_launch_begins_after_its_call_began(fake):
     with Bench() as bench:
         launches = [

@@ -23,6 +23,7 @@ from gaptrace.live.driver import done, driver, driver_version
 from gaptrace.live.graph_handles import graph_handle, stream_handle
 from gaptrace.live.launch_costs import launch_costs
 from gaptrace.live.ranges import recording_domain
+from gaptrace.live.several_streams import use_another_stream
 from gaptrace.live.streams import current_stream
 from gaptrace.timings import KINDS, ArmTiming, Kind, LaunchCost, Measurement
 
@@ -49,7 +50,9 @@ def measure(
     The step is warmed up, captured once, and cut (`gaptrace.split`). Then all arms run in random
     order, in several rounds, each from the same state: steps one at a time with a wait after each,
     by the host clock and again by events on the stream, and steps back to back. Before that, each
-    arm runs once and its results are compared with those of the step run per launch.
+    arm runs once and its results are compared with those of the step run per launch. Another stream
+    is used first, since graphs take longer in processes that have used several
+    (`live.several_streams`).
 
     Args:
         step: runs one step, on the current stream or on `stream`; CuPy and PyTorch code. What it
@@ -110,6 +113,7 @@ class StepBench:
             for _ in range(_WARM_UP if self._step else 0):
                 self._results = arrays.arrays_in(self._step())  # type: ignore[misc]
             self._wait()
+            use_another_stream(driver())
         except BaseException:
             self._held.close()
             raise
