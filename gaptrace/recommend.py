@@ -20,7 +20,7 @@ from gaptrace.calibrated import (
     single_launches,
     without_advice,
 )
-from gaptrace.calibration import Calibration
+from gaptrace.calibration import Calibration, Figure
 from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.graph_step import GraphStep, largest_step
 from gaptrace.graph_use import GraphUse
@@ -31,6 +31,7 @@ from gaptrace.schedules import plateau, uniform
 from gaptrace.steps import Steps
 from gaptrace.trace import Trace, TraceWarning
 from gaptrace.traced_step import traced_step
+from gaptrace.untraced import recorder_of
 
 #: How much a recorder stretches the gap between queued graphs: 2.1 to 2.5 us and 5.4 us against
 #: 1.16 us without, on an H200 (driver 580, CUDA 13.0). On other machines a rough guide.
@@ -101,6 +102,9 @@ def recommend(
         base = replace(base, warnings=(_recorder_warning(trace), *base.warnings))
     else:
         base = known_from(base, trace, calibration)
+        waiting = _without_usual_gaps(
+            waiting, calibration.figure("node_gap_ns", recorder=recorder_of(trace))
+        )
         traced = traced_step(trace, executions, steps)
         if traced is not None:
             sized = _that_sizes_change(waiting, gaps, is_cut=len(traced.sizes) > 1)
@@ -148,6 +152,17 @@ def _decided(
     if cause_ns < NOISE_FRACTION * span_ns or cause == "device_queued:between_graphs":
         return replace(base, verdict="no_difference_shown")
     return replace(base, verdict="not_a_chunk_problem", cause=cause)
+
+
+def _without_usual_gaps(waiting: pl.DataFrame, usual: Figure | None) -> pl.DataFrame:
+    """Leave out what every graph of this machine has between its nodes under this recorder.
+
+    Graph granularity does not show it at all, and the advice shall be the same in both.
+    """
+    if usual is None:
+        return waiting
+    is_usual = pl.col("end_ns") - pl.col("start_ns") <= usual.high
+    return waiting.filter((pl.col("detail") != "in_graph").fill_null(True) | ~is_usual)
 
 
 def _that_sizes_change(waiting: pl.DataFrame, gaps: pl.DataFrame, *, is_cut: bool) -> pl.DataFrame:

@@ -232,8 +232,58 @@ def test_overlapping_nodes_are_branches():
     step = traced_step(recorded, analysis.executions, analysis.steps)
 
     assert step.has_branches
-    # What nodes add to the span, not their durations.
-    assert step.node_ns.tolist() == [250.0] + [100.0] * 19
+    # Each has its share of the span, 2,150 ns.
+    assert step.node_ns.tolist() == [107.5] * 20
+    assert step.gap_ns.tolist() == [0.0] * 20
+
+
+@pytest.mark.parametrize(("in_time", "node_ns"), [(2, 90.0), (3, 60.0)])
+def test_executions_launched_in_time_tell_what_the_device_takes(in_time, node_ns):
+    # Alone each takes 900 ns, part of it the launch call's; queued behind another 600.
+    api, ops, at = [], [], 0
+    for launch in range(1, 5):
+        api += [call("cudaGraphLaunch", at, at + 400, launch)]
+        ops += [graph(at + 300, at + 1_200, launch)]
+        at += 2_000
+    api += [call("cudaGraphLaunch", at, at + 400, 5)]
+    ops += [graph(at + 300, at + 10_000, 5, graph_exec=3)]
+    for number in range(in_time):
+        begin = at + 10_000 + 700 * number
+        api += [call("cudaGraphLaunch", at + 500 + 10 * number, at + 505 + 10 * number, 6 + number)]
+        ops += [graph(begin, begin + 600, 6 + number)]
+    rows, events = captured(10, 1, 2, -50_000)
+    more, others = captured(4, 2, 3, -40_000)
+    recorded = trace(ops, api + rows + more, graph_events=[*events, *others])
+    analysis = analyze(recorded)
+    nodes = analysis.executions.filter(graph_exec_id=2)
+    step = traced_step(recorded, nodes, analysis.steps)
+
+    assert step.sizes == (10,)
+    assert step.node_ns.tolist() == [node_ns] * 10
+
+
+@pytest.mark.parametrize(
+    ("gap_ns", "said"),
+    [(900, "no_difference_shown"), (2_000, "not_a_chunk_problem")],
+)
+def test_gaps_that_all_graphs_have_between_their_nodes_are_no_problem_of_this_one(gap_ns, said):
+    usual = H200.figure("node_gap_ns", recorder="nsys-node")
+    assert 900 < usual.high < 2_000
+    ops, api, at = [], [], 0
+    for launch in range(1, 6):
+        api += [call("cudaGraphLaunch", at, at + 5 * US, launch)]
+        begin = max(at + 6 * US, ops[-1]["end_ns"] + 2 * US if ops else 0)
+        for number in range(300):
+            ops += [node(begin, begin + 3_000, launch, number)]
+            begin += 3_000 + gap_ns
+        at += 6 * US
+    recorded = trace(ops, api, granularity="node")
+    found = analyze(recorded, calibration=H200).recommendation
+
+    assert found.verdict == said
+    assert found.cause == ("device_queued:in_graph" if said == "not_a_chunk_problem" else None)
+    without = analyze(recorded).recommendation
+    assert (without.verdict, without.cause) == ("not_a_chunk_problem", "device_queued:in_graph")
 
 
 def test_a_step_ends_where_the_host_waits_or_a_graph_comes_again():

@@ -37,5 +37,5 @@ def test_kernels_on_yet_another_stream_change_nothing():
             bench.launch(bench.spin(0), bench.stream)
         bench.wait()
         after = graph_ns()
-    # Without use_another_stream it was 159 and then 212 us on an H200.
+    # Without use_other_streams it was 159 and then 212 us on an H200.
     assert after == pytest.approx(before, rel=0.05)

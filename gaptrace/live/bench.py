@@ -22,7 +22,7 @@ from gaptrace.live.kernels import (
     STARTED,
     compile_kernels,
 )
-from gaptrace.live.several_streams import use_another_stream
+from gaptrace.live.several_streams import use_other_streams
 
 #: Blocks, threads and shared memory of a launch: one block of one warp, the least there is.
 GRID = (1, 1, 1, 32, 1, 1, 0)
@@ -109,7 +109,7 @@ class Bench:
             name: done(cuda.cuModuleGetFunction(module, name.encode()), f"finding {name}")
             for name in NAMES
         }
-        use_another_stream(cuda)
+        use_other_streams(cuda)
         self.stream = self.new_stream()
         self._share_page()
         self._events = [self.new_event(timed=True) for _ in range(2)]

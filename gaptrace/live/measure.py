@@ -23,7 +23,7 @@ from gaptrace.live.driver import done, driver, driver_version
 from gaptrace.live.graph_handles import graph_handle, stream_handle
 from gaptrace.live.launch_costs import launch_costs
 from gaptrace.live.ranges import recording_domain
-from gaptrace.live.several_streams import use_another_stream
+from gaptrace.live.several_streams import use_other_streams
 from gaptrace.live.streams import current_stream
 from gaptrace.timings import KINDS, ArmTiming, Kind, LaunchCost, Measurement
 
@@ -113,7 +113,7 @@ class StepBench:
             for _ in range(_WARM_UP if self._step else 0):
                 self._results = arrays.arrays_in(self._step())  # type: ignore[misc]
             self._wait()
-            use_another_stream(driver())
+            use_other_streams(driver())
         except BaseException:
             self._held.close()
             raise
