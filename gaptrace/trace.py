@@ -131,6 +131,7 @@ EVENT_WAITS = _schema(
         # The stream of this context on which the event was recorded last; null when not known,
         # or in another context.
         "awaited_stream_id": pl.Int64,
+        "recorded_call_id": pl.Int64,  # the call that recorded it there; null when not known
     }
 )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import polars as pl
 
 from gaptrace.calibration import Calibration
 from gaptrace.cost import break_even_replays
+from gaptrace.critical_path import Wait, Work, critical_path
 from gaptrace.machine_costs import (
     Level,
     build_ns,
@@ -31,13 +33,16 @@ _LEAST_STEPS = 3
 #: once and replayed. Own choice: warm-up and clean-up steps may differ.
 _ALIKE = 0.75
 #: Share of the calibrated gap between nodes that a kernel takes longer in a graph than recorded
-#: alone. Measured on an H200, with a gap of 0.66 us: 0.08 us in the demo, 0.25 us in 600 kernels in
-#: a line, 0.47, 0.16 and 0.09 us in decoders of 115, 321 and 673 nodes.
-_BETWEEN = {"low": 0.0, "value": 0.25, "high": 1.0}
+#: alone. Measured on an H200, with a gap of 0.66 us: 0.29 us in 600 kernels in a line; 0.46, 0.51
+#: and 0.16 us in decoders of 115, 321 and 673 nodes.
+_BETWEEN = {"low": 0.0, "value": 0.5, "high": 1.0}
 #: What the runtime's launch call takes beyond the driver's, which is calibrated: 4.8 to 5.0 us were
 #: recorded for PyTorch's where CuPy's took 4.0 to 4.4 (H200, processes that were not disturbed).
 _RUNTIME_NS = 700
 _STEP = ["key", "device_id", "step"]
+#: Steps whose longest chain is looked for; their median counts. Own choice: a step is much like the
+#: next.
+_SAMPLED = 9
 _LEVELS: tuple[Level, ...] = ("value", "low", "high")
 
 
@@ -50,7 +55,11 @@ def ungraphed_steps(
     multiplied by what a launch takes without the recorder over with it, as calibrated, and by how
     slow the host was meanwhile; device time as recorded. In a graph kernels follow each other as
     closely as nodes do. What passes between them there is in part in the recorded kernel times: the
-    interval is from nothing more to the calibrated gap between nodes (`_BETWEEN`).
+    interval is from nothing more to the calibrated gap between nodes (`_BETWEEN`). Kernels on
+    several streams become branches, which take as long as they did one by one if each fills the
+    device, and as long as the longest chain of them that wait for each other if none does: the
+    interval holds both, and half way between is predicted (own choice; a decoder with two branches
+    took 645 us, its longest chain 540 and all its kernels 890).
 
     Args:
         trace: the trace.
@@ -70,6 +79,7 @@ def ungraphed_steps(
         .agg(
             pl.len().alias("steps"),
             pl.col("kernels", "interval_ns", "api_ns", "busy_ns", "waits").median(),
+            pl.col("chain_ns", "chain_kernels").median(),
             (pl.col("sequence").unique_counts().max() / pl.len()).alias("alike"),
             pl.col("span_ns").sum().alias("total_ns"),
         )
@@ -82,7 +92,8 @@ def ungraphed_steps(
 def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFrame:
     """One row per step without graphs: kernels, interval_ns, busy_ns, waits, sequence, span_ns.
 
-    And api_ns: the median launch call of the driver, or what is left of one of the runtime.
+    And api_ns: the median launch call of the driver, or what is left of one of the runtime;
+    chain_ns, chain_kernels: see `_longest_chains`.
     """
     at = "call_start_ns" if steps.source == "nvtx" else "start_ns"
     names = trace.ops.filter(pl.col("call_id").is_not_null()).unique("call_id", keep="first")
@@ -110,6 +121,7 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
             works.sum().alias("busy_ns"),
             api.filter(kind == "launch").median().alias("api_ns"),
             pl.col("name").str.join(">").hash().alias("sequence"),
+            pl.col("stream_id").n_unique().alias("streams"),
         )
         .filter(pl.col("graphs") == 0)
     )
@@ -117,10 +129,38 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
         "thread_id", wait_ns="start_ns"
     )
     waited = _between(found, waits).group_by(_STEP).agg(pl.len().alias("wait_count"))
+    chains = _longest_chains(trace, inside, found)
+    found = found.join(chains, on=_STEP, how="left", maintain_order="left")
     return found.join(waited, on=_STEP, how="left", maintain_order="left").with_columns(
         waits=pl.col("wait_count").fill_null(0) + pl.col("copies"),
         interval_ns=(pl.col("last_ns") - pl.col("first_ns")) / (pl.col("kernels") - 1),
     )
+
+
+def _longest_chains(trace: Trace, inside: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """The longest chain of kernels that wait for each other: chain_ns, chain_kernels.
+
+    Of the first steps on several streams; there are no rows for others.
+    """
+    several = found.filter(pl.col("streams") > 1).group_by("key", "device_id").head(_SAMPLED)
+    orders = trace.event_waits.select(
+        "call_id", _stream("stream_id"), _stream("awaited_stream_id"), "recorded_call_id"
+    )
+    rows = []
+    steps = inside.join(several, on=_STEP, how="semi", maintain_order="left")
+    for step, work in steps.partition_by(_STEP, as_dict=True, maintain_order=True).items():
+        ns = work.select("call_id", _stream("stream_id"), pl.col("end_ns") - pl.col("start_ns"))
+        while_given = pl.col("call_id").is_between(ns["call_id"].min(), ns["call_id"].max())
+        waits = orders.filter(while_given)
+        path = critical_path([*starmap(Work, ns.rows()), *starmap(Wait, waits.rows())])
+        rows.append((*step, *path))
+    schema = {name: found.schema[name] for name in _STEP}
+    schema |= {"chain_ns": pl.Int64(), "chain_kernels": pl.Int64()}
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def _stream(column: str) -> pl.Expr:
+    return pl.format("{} {}", "process_id", column).alias(column)
 
 
 def _inside(launches: pl.DataFrame, frame: pl.DataFrame, at: str) -> pl.DataFrame:
@@ -216,7 +256,7 @@ def _costs(
     return StepCosts(
         host=host,
         ready=ready,
-        node_ns=np.full(nodes, row["busy_ns"] / nodes + gap),
+        node_ns=np.full(nodes, _device_ns(row, gap, level) / nodes),
         cut_gap_ns=max(0.0, cut_gap(calibration, level)),
         device_free_ns=0.0,
         notice_ns=0.0,
@@ -226,3 +266,16 @@ def _costs(
         launch_delta_ns=max(0.0, value("launch_latency_ns") - value("launch_api_ns")),
         kernel_gap_ns=max(0.0, value("kernel_gap_ns") - value("node_gap_ns")),
     )
+
+
+def _device_ns(row: Mapping[str, Any], gap_ns: float, level: Level) -> float:
+    """What the device takes for a step as one graph."""
+    one_by_one_ns = float(row["busy_ns"] + row["kernels"] * gap_ns)
+    if row["chain_ns"] is None:
+        return one_by_one_ns
+    chain_ns = float(row["chain_ns"] + row["chain_kernels"] * gap_ns)
+    return {
+        "low": chain_ns,
+        "value": (chain_ns + one_by_one_ns) / 2,
+        "high": one_by_one_ns,
+    }[level]

@@ -19,6 +19,7 @@ _KINDS = {
     "cudaGraphInstantiate": ("graph_build", "instantiate"),
     "cudaGraphExecUpdate": ("graph_build", "update"),
     "cudaGraphExecDestroy": ("graph_build", "destroy"),
+    "cudaEventRecord": ("other", None),
     "cudaStreamWaitEvent": ("event_wait", None),
     "cudaMalloc": ("allocate", None),
     "cudaFree": ("free", None),

@@ -17,6 +17,7 @@ GPU_LIBRARIES = {"cupy", "cuda", "cupti", "torch", "nvtx", "numba"}
 ORDER = (
     {"errors"},
     {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals"},
+    {"critical_path"},
     {"drafts"},
     {"schedules", "timings", "calibration", "recommendation", "detail", "lookup"},
     {"fit", "samples", "predict", "machine_costs", "calibration_match"},
@@ -55,6 +56,7 @@ MUST_NOT = {
     "fit": {"trace", "intervals", "live"},
     "tuning": {"read", "record", "render"},
     "cuts": {"trace", "intervals"},
+    "critical_path": {"trace", "intervals"},
     "detail": {"trace"},
     "gap_lengths": {"trace", "read", "record", "live"},
     "step_strip": {"read", "record", "live"},

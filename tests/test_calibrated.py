@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rows import call, graph, graph_event, node, nvtx, op, trace
+from rows import call, event_wait, graph, graph_event, node, nvtx, op, trace
 
 from gaptrace.analysis import analyze
 from gaptrace.calibration import Calibration, Figure
@@ -390,8 +390,8 @@ def test_many_small_kernels_should_be_captured():
     factor = launch_slowdown(H200, "nsys-graph", "value")
     assert factor == pytest.approx(4139 / 4879, abs=0.001)
     assert step.per_launch_ns == pytest.approx(50 * 10_000 * factor, rel=0.02)
-    # Of the gap of 0.66 us that nodes have, a quarter is taken not to be in the recorded kernels.
-    assert step.one_graph_ns == pytest.approx(50_000 + 50 * 165 + 5_000, rel=0.02)
+    # Of the gap of 0.66 us that nodes have, half is taken not to be in the recorded kernels.
+    assert step.one_graph_ns == pytest.approx(50_000 + 50 * 330 + 5_000, rel=0.02)
     assert 0 < step.gain_interval_ns[0] <= step.gain_ns <= step.gain_interval_ns[1]
     assert step.break_even_replays == 2
 
@@ -457,6 +457,41 @@ def test_steps_that_no_graph_can_hold(recorded, said):
 
     assert [(each.verdict, each.cause) for each in found.ungraphed] == [said]
     assert (found.verdict, found.cause) == said
+
+
+def on_two_streams(*, waits):
+    """Steps of 40 kernels of 5 us, in turn on streams 7 and 9; 9 waits for each of 7, or not."""
+    ops, api, ranges, orders, at, number = [], [], [], [], 0, 0
+    for step in range(6):
+        begin = at
+        for i in range(40):
+            number, stream = number + 1, 9 if i % 2 else 7
+            if i % 2 and waits:
+                api.append(call("cudaEventRecord", at, at + 500))
+                api.append(call("cudaStreamWaitEvent", at + 500, at + US))
+                orders.append(
+                    event_wait(len(api) - 1, 9, awaited_stream_id=7, recorded_call_id=len(api) - 2)
+                )
+            api.append(call("cudaLaunchKernel", at + US, at + 3 * US, number))
+            ops.append(op(at + 4 * US, at + 9 * US, number, name=f"k{i}", stream_id=stream))
+            at += 10 * US
+        api.append(call("cudaStreamSynchronize", at, at + 4 * US))
+        at += 20 * US
+        ranges.append(nvtx("step", begin, at - US, payload=step))
+    return trace(ops, api, ranges, event_waits=orders, granularity=None)
+
+
+def test_kernels_on_several_streams_run_side_by_side_or_not():
+    alone, chained = (of_steps(on_two_streams(waits=waits)).ungraphed[0] for waits in (False, True))
+    gap = 330  # of a kernel in a graph
+    launch = 5_000
+    # The longest chain is the 20 kernels of one stream, or those of 7 and the last one of 9.
+    all_ns = 40 * (5_000 + gap)
+    assert alone.one_graph_ns == pytest.approx((all_ns + 20 * (5_000 + gap)) / 2 + launch, rel=0.02)
+    assert chained.one_graph_ns == pytest.approx(
+        (all_ns + 21 * (5_000 + gap)) / 2 + launch, rel=0.02
+    )
+    assert alone.gain_interval_ns[1] > chained.gain_interval_ns[1]
 
 
 def test_few_large_kernels_hide_their_launches():

@@ -342,7 +342,5 @@ def test_a_stream_waits_for_the_stream_on_which_the_event_was_recorded_last(load
             sync(9, 10, correlation=5),  # the host waits
         ],
     )
-    assert rows(trace.event_waits, "call_id", "stream_id", "event_id", "awaited_stream_id") == [
-        (2, 8, 50, 9),
-        (3, 8, 51, None),
-    ]
+    columns = ("call_id", "stream_id", "event_id", "awaited_stream_id", "recorded_call_id")
+    assert rows(trace.event_waits, *columns) == [(2, 8, 50, 9, 1), (3, 8, 51, None, None)]

@@ -78,6 +78,7 @@ _EVERYWHERE = {
     "process_id": "process, as the recorder numbers it",
     "queued_gap_ns": "gaps before executions that were launched in time",
     "range": "path of the innermost NVTX range open as the launch began; null outside",
+    "recorded_call_id": "call that recorded the event last; null when not known",
     "return_code": "of the call; 0 is success",
     "sm_count": "multiprocessors",
     "source_memory": "where a copy reads",

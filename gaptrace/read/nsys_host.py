@@ -189,7 +189,12 @@ def read_event_waits(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
         for table in ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
     )
     records = records.select(
-        "process_id", "event_id", "call_id", "stream_id", awaited_context="context_id"
+        "process_id",
+        "event_id",
+        "call_id",
+        awaited="stream_id",
+        awaited_context="context_id",
+        recorded_call_id="call_id",
     )
     # A stream of the same number in another context is another stream.
     awaited = pl.when(pl.col("context_id") == pl.col("awaited_context")).then("awaited")
@@ -197,7 +202,7 @@ def read_event_waits(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
         waits.filter(pl.col("kind") == "event_wait")
         .sort("call_id")
         .join_asof(
-            records.rename({"stream_id": "awaited"}).sort("call_id"),
+            records.sort("call_id"),
             on="call_id",
             by=["process_id", "event_id"],
             strategy="backward",
@@ -206,19 +211,6 @@ def read_event_waits(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
         .with_columns(awaited_stream_id=awaited)
         .select(EVENT_WAITS.names())
         .cast(EVENT_WAITS)
-    )
-
-
-def read_event_records(export: ExportFile, api: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls that recorded events: process_id, event_id, call_id, correlation_id."""
-    ids = {
-        "process_id": ("globalPid", _I),
-        "event_id": ("eventId", _I),
-        "correlation_id": ("correlationId", _I),
-    }
-    key = ["process_id", "correlation_id"]
-    return export.frame("CUPTI_ACTIVITY_KIND_CUDA_EVENT", ids).join(
-        api.select(*key, "call_id"), on=key, how="inner"
     )
 
 

@@ -16,7 +16,6 @@ from gaptrace.drafts import check_is_free, new_file
 from gaptrace.errors import GaptraceError, NotRecordedError, WindowError
 from gaptrace.read import read
 from gaptrace.read.nsys_device import device_rows, middle_of_work
-from gaptrace.read.nsys_host import read_event_records
 from gaptrace.read.secrets import looks_secret, variables
 from gaptrace.read.sqlite import ExportFile
 from gaptrace.redact.copying import Call, Cut, write_copy
@@ -97,7 +96,7 @@ def redact(
         told = sorted(set(variables(export)))
         hider = Hider(export)
         if isinstance(trace, Trace) and window is not None:
-            expected = narrow(trace, window, read_event_records(export, trace.api))
+            expected = narrow(trace, window)
             cut = Cut(window, _calls(expected), middle_of_work(export, device_rows(export)))
     with new_file(target) as draft:
         dropped = write_copy(source, draft, hider, cut=cut, made_by=made_by)

@@ -42,7 +42,7 @@ def overlaps(window: Window) -> pl.Expr:
     return (start_ns < end) & ((pl.col("end_ns") > begin) | (start_ns >= begin))
 
 
-def narrow(trace: Trace, window: Window, records: pl.DataFrame) -> Trace:
+def narrow(trace: Trace, window: Window) -> Trace:
     """Return what of a trace belongs to a window.
 
     That is device work that overlaps it, and of the host
@@ -57,7 +57,6 @@ def narrow(trace: Trace, window: Window, records: pl.DataFrame) -> Trace:
     Args:
         trace: the trace.
         window: from and to, in ns.
-        records: `nsys_host.read_event_records`.
     """
     ops = trace.ops.filter(overlaps(window))
     inside = trace.api.filter(overlaps(window))
@@ -66,7 +65,7 @@ def narrow(trace: Trace, window: Window, records: pl.DataFrame) -> Trace:
         | pl.col("call_id").is_in(_awaited_by(trace, ops).implode())
     )
     captures = pl.concat([inside["capture_id"].drop_nulls(), _captures_of(trace, ops)])
-    calls = [inside["call_id"], ops["call_id"], waits["call_id"], _records_of(waits, records)]
+    calls = [inside["call_id"], ops["call_id"], waits["call_id"], waits["recorded_call_id"]]
     api = trace.api.filter(
         pl.col("call_id").is_in(pl.concat(calls).drop_nulls().unique().implode())
         | pl.col("capture_id").is_in(captures.unique().implode())
@@ -80,7 +79,7 @@ def narrow(trace: Trace, window: Window, records: pl.DataFrame) -> Trace:
         api=_numbered(_numbered(api.drop("_new"), "call_id", new), "capture_id", new),
         nvtx=trace.nvtx.filter(_lies_in(window)),
         overhead=trace.overhead.filter(overlaps(window)),
-        event_waits=_numbered(waits, "call_id", new),
+        event_waits=_numbered(_numbered(waits, "call_id", new), "recorded_call_id", new),
     )
 
 
@@ -97,21 +96,6 @@ def _lies_in(window: Window) -> pl.Expr:
 def _numbered(frame: pl.DataFrame, column: str, new: dict[int, int]) -> pl.DataFrame:
     return frame.with_columns(
         pl.col(column).replace_strict(new, default=None, return_dtype=pl.Int64)
-    )
-
-
-def _records_of(waits: pl.DataFrame, records: pl.DataFrame) -> pl.Series:
-    """call_id of the last record before each wait, of the event that is waited for."""
-    return (
-        waits.select("process_id", "event_id", "call_id")
-        .sort("call_id")
-        .join_asof(
-            records.select("process_id", "event_id", "call_id", _record="call_id").sort("call_id"),
-            on="call_id",
-            by=["process_id", "event_id"],
-            strategy="backward",
-            check_sortedness=False,
-        )["_record"]
     )
 
 
