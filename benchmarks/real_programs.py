@@ -12,13 +12,13 @@ them down twofold.
 
 import argparse
 import json
-import os
 import re
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from quiet_cpus import run_on_quiet_cpus
 
 from gaptrace.analysis import analyze
 from gaptrace.cli.calibrations import calibration_for
@@ -46,19 +46,6 @@ PAIRS = {
         ("jax_decoder.py", "--command-buffers", "default"),
     ),
 }
-
-
-def run_on_quiet_cpus(mine, count=4):
-    """Keep to the CPUs that run a short loop fastest now; programs that are started do as well."""
-    times = {cpu: [] for cpu in mine}
-    for _ in range(5):
-        for cpu in mine:
-            os.sched_setaffinity(0, {cpu})
-            begin = time.perf_counter_ns()
-            for _ in range(50_000):
-                pass
-            times[cpu].append(time.perf_counter_ns() - begin)
-    os.sched_setaffinity(0, sorted(mine, key=lambda cpu: statistics.median(times[cpu]))[:count])
 
 
 def profile(folder, program, *options):
@@ -172,13 +159,12 @@ def main(argv=None):
     parser.add_argument("--only", default="", help="programs whose name holds this")
     parser.add_argument("--runs", type=int, default=2, help="processes without a recorder")
     options = parser.parse_args(argv)
-    mine = os.sched_getaffinity(0)
     every = [(name, program, of_step) for name, program in STEPS.items()]
     every += [(name, program, of_pair) for name, program in PAIRS.items()]
     for number, (name, program, of_kind) in enumerate(every):
         if options.only not in name:
             continue
-        run_on_quiet_cpus(mine)
+        run_on_quiet_cpus()
         record = of_kind(name, program, options.folder / f"program{number}", options.runs)
         print(*lines_of(record), sep="\n", flush=True)
         if options.out:

@@ -149,7 +149,7 @@ def single_launch_ns(*pauses_us):
 
 def test_what_a_capture_compiles_is_no_cost_of_launching():
     usual = single_launch_ns(0)
-    assert 10 * US < usual < 30 * US
+    assert 8 * US < usual < 30 * US
     # Compiling 40 ms in the only capture, or in one of two, would be 400 us for each of 100 nodes.
     assert single_launch_ns(40_000) == pytest.approx(usual)
     assert single_launch_ns(40_000, 0) == pytest.approx(usual)
@@ -386,9 +386,9 @@ def test_many_small_kernels_should_be_captured():
 
     assert (found.verdict, found.nodes, found.chunk, found.regime) == ("one_graph", 50, 50, None)
     assert (step.unit, step.kernels, step.steps) == ("step", 50, 5)
-    # The fastest launches of 4,139 ns became 4,879 ns, in the less disturbed of two processes.
+    # The fastest launches of 3,715 ns became 4,694 ns, in the less disturbed of two processes.
     factor = launch_slowdown(H200, "nsys-graph", "value")
-    assert factor == pytest.approx(4139 / 4879, abs=0.001)
+    assert factor == pytest.approx(3715 / 4694, abs=0.001)
     assert step.per_launch_ns == pytest.approx(50 * 10_000 * factor, rel=0.02)
     # Of the gap of 0.66 us that nodes have, half is taken not to be in the recorded kernels.
     assert step.one_graph_ns == pytest.approx(50_000 + 50 * 330 + 5_000, rel=0.02)
@@ -400,10 +400,10 @@ def test_many_small_kernels_should_be_captured():
     ("api_ns", "level", "speed"),
     [
         (4_000, "value", 1.0),
-        (2 * 4948, "value", 0.5),
-        (2 * 4948, "low", 0.5),
+        (2 * 4088, "value", 0.5),
+        (2 * 4088, "low", 0.5),
         # Or else the launches of this program are dearer.
-        (2 * 4948, "high", 1.0),
+        (2 * 4088, "high", 1.0),
         (0, "value", 1.0),
     ],
 )
@@ -417,7 +417,8 @@ def test_the_pace_of_a_slow_process_is_not_that_of_the_program():
         for by in (1, 2)
     )
 
-    assert slow.launch_ns == pytest.approx(quick.launch_ns, rel=0.07)
+    # Not the same, since the runtime's part of a call is not known of each.
+    assert slow.launch_ns == pytest.approx(quick.launch_ns, rel=0.08)
     assert slow.gain_interval_ns[1] > 1.8 * quick.gain_interval_ns[1]
 
 
@@ -574,8 +575,9 @@ def test_predictions_from_the_samples_are_what_was_timed(granularity):
 def test_nodes_are_corrected_by_what_is_added_between_kernels_of_programs():
     small = Figure("recorder_small_node_ns", None, 1, "nsys-node", 120.0, 110.0, 130.0, 4)
 
-    assert node_gap_added(H200, "nsys-node", "value") == pytest.approx(300, abs=10)
-    known = replace(H200, figures=(*H200.figures, small))
+    older = replace(H200, figures=tuple(f for f in H200.figures if f.name != small.name))
+    assert node_gap_added(older, "nsys-node", "value") == pytest.approx(308, abs=1)
+    known = replace(H200, figures=(*older.figures, small))
     assert node_gap_added(known, "nsys-node", "value") == 120
     assert node_gap_added(known, "nsys-graph", "value") == pytest.approx(0, abs=10)
 

@@ -40,15 +40,15 @@ def predicted(cycles, regime):
 #: building is, host figures of two sessions are compared, which differ by tens of percent: chunks
 #: of 8 in regime update are the worst.
 ERRORS = {
-    ("replay", 0): (0.004, 0.006),
-    ("replay", 4000): (0.003, 0.004),
-    ("replay", 16000): (0.002, 0.004),
-    ("update", 0): (0.2, 1.2),
-    ("update", 4000): (0.018, 0.03),
-    ("update", 16000): (0.01, 0.08),
-    ("instantiate", 0): (0.09, 0.3),
-    ("instantiate", 4000): (0.15, 0.26),
-    ("instantiate", 16000): (0.009, 0.08),
+    ("replay", 0): (0.006, 0.01),
+    ("replay", 4000): (0.003, 0.005),
+    ("replay", 16000): (0.003, 0.004),
+    ("update", 0): (0.11, 1.3),
+    ("update", 4000): (0.018, 0.04),
+    ("update", 16000): (0.011, 0.08),
+    ("instantiate", 0): (0.11, 0.15),
+    ("instantiate", 4000): (0.1, 0.26),
+    ("instantiate", 16000): (0.011, 0.03),
 }
 
 

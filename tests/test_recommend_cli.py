@@ -32,7 +32,7 @@ def test_a_named_calibration_gives_a_verdict_and_what_each_way_costs(capsys):
 
     assert "Keep one graph of 75 CUDA nodes: without a recorder" in text
     assert "verdict one_graph, regime replay" in text
-    assert "one graph of 75 CUDA nodes 1 78.5 us -" in text
+    assert "one graph of 75 CUDA nodes 1 80.1 us -" in text
     assert "host cost that grows with nodes, of one graph" in text
     assert "per_launch/step, 75 kernels one by one" in text
     assert "calibration of NVIDIA H200, driver 580.159.04, CUDA 13.0" in text
