@@ -43,6 +43,7 @@ COSTS = {
     "update": ("capture", "exec_update", "graph_updated_launch", "destroy_graph"),
     "instantiate": ("capture", "instantiate", "graph_first_launch", "destroy_graph"),
 }
+#: Steps of each schedule, when calibrating and when measuring.
 REPEATS = 16
 
 
@@ -95,7 +96,7 @@ def in_a_row(bench, most, regime):
     steps = {nodes: Step(bench, sum(row), (0,)) for nodes, row in rows.items()}
     execs = {nodes: steps[nodes].build(rows[nodes]) for nodes in sizes if regime != "instantiate"}
     found = {nodes: [] for nodes in sizes}
-    for number in range(8):
+    for number in range(REPEATS + 1):
         for nodes in random.sample(sizes, len(sizes)):
             _, ns = steps[nodes].run(regime, rows[nodes], execs.get(nodes, []), number % 2)
             if number:
