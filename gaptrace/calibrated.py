@@ -92,6 +92,8 @@ def predicted(
             advice.cut,
         ),
         sensitivity=sensitivity(costs, advice.sizes) if is_graph else (),
+        # The same step: as a graph it is known from its graph, not from its launches.
+        ungraphed=tuple(each for each in ungraphed if each.kernels != len(costs.node_ns)),
         inputs=inputs,
         warnings=(*base.warnings, *found.warnings, *_warnings(step, advice, costs)),
     )
@@ -206,6 +208,7 @@ def without_advice(base: Recommendation, known: Recommendation) -> Recommendatio
         by_size=known.by_size,
         schedules=None if schedules is None else replace(schedules, advised=None),
         break_even_replays=known.break_even_replays,
+        ungraphed=known.ungraphed,
         inputs=known.inputs,
         warnings=known.warnings,
     )

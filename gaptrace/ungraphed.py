@@ -34,7 +34,8 @@ _LEAST_STEPS = 3
 _ALIKE = 0.75
 #: Share of the calibrated gap between nodes that a kernel takes longer in a graph than recorded
 #: alone. Measured on an H200, with a gap of 0.66 us: 0.29 us in 600 kernels in a line; 0.46, 0.51
-#: and 0.16 us in decoders of 115, 321 and 673 nodes.
+#: and 0.16 us in decoders of 115, 321 and 673 nodes; 0.2 us less where a process has used a single
+#: stream (`live.several_streams`).
 _BETWEEN = {"low": 0.0, "value": 0.5, "high": 1.0}
 #: What the runtime's launch call takes beyond the driver's, which is calibrated: 4.8 to 5.0 us were
 #: recorded for PyTorch's where CuPy's took 4.0 to 4.4 (H200, processes that were not disturbed).
