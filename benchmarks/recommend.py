@@ -98,7 +98,7 @@ def in_a_row(bench, most, regime):
     found = {nodes: [] for nodes in sizes}
     for number in range(REPEATS + 1):
         for nodes in random.sample(sizes, len(sizes)):
-            _, ns = steps[nodes].run(regime, rows[nodes], execs.get(nodes, []), number % 2)
+            _, ns = steps[nodes].run_again(regime, rows[nodes], execs.get(nodes, []))
             if number:
                 found[nodes].append(ns / len(rows[nodes]))
     for each in itertools.chain(*execs.values()):
@@ -168,18 +168,22 @@ class Step:
             cuda.cuGraphExecDestroy(each)
         return ns, called_ns
 
+    def run_again(self, regime, sizes, execs):
+        """Two steps; times of the second."""
+        self.run(regime, sizes, execs, 0)
+        return self.run(regime, sizes, execs, 1)
+
     def measure(self, regime, schedules):
         """Steps of each schedule in ns, all in turn in random order.
 
-        Replays are timed right after one of the same graphs, as in a program that replays nothing
-        else: nodes that the device's cache has lost take 0.1 us more each.
+        Each is timed right after one of the same schedule, as in a program that does nothing else:
+        nodes that the device's cache has lost take 0.1 us more each.
         """
         execs = [self.build(sizes) if regime != "instantiate" else [] for sizes in schedules]
         times = [[] for _ in schedules]
         for number in range(REPEATS + 1):
             for place in random.sample(range(len(schedules)), len(schedules)):
-                for _ in range(2 if regime == "replay" else 1):
-                    ns, _ = self.run(regime, schedules[place], execs[place], number % 2)
+                ns, _ = self.run_again(regime, schedules[place], execs[place])
                 if number:
                     times[place].append(ns)
         for made in execs:
