@@ -210,7 +210,9 @@ def test_the_command_says_what_it_made_and_does_it_once(format_, name, source, t
     made_at = (tmp_path / name).stat().st_mtime_ns
     assert main(["export", str(source), "--to", format_]) == 1
     what = "exists already" if format_ == "json" else "is a folder"
-    expected = f"gaptrace: error: {tmp_path / name}: {what}; name a file that does not exist yet\n"
+    expected = (
+        f"gaptrace: error: {tmp_path / name}: {what}; choose a name that does not exist yet\n"
+    )
     assert capsys.readouterr().err == expected
     assert (tmp_path / name).stat().st_mtime_ns == made_at
 
@@ -223,8 +225,9 @@ def test_the_output_can_be_named(source, tmp_path, capsys):
 
 
 def test_failures_of_the_command(source, tmp_path, capsys):
-    assert main(["export", str(tmp_path / "no.sqlite"), "--to", "csv"]) == 1
-    assert "no such file" in capsys.readouterr().err
+    for missing in (tmp_path / "no.sqlite", tmp_path / "no" / "no.sqlite"):
+        assert main(["export", str(missing), "--to", "csv"]) == 1
+        assert f"{missing}: no such file; check the path" in capsys.readouterr().err
     assert main(["export", str(source), "--to", "csv", "-o", str(tmp_path / "no/out")]) == 1
     assert "no such folder" in capsys.readouterr().err
     assert main(["export", str(source), "--to", "json", "-o", str(source)]) == 1
