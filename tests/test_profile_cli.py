@@ -277,6 +277,7 @@ def test_a_program_that_takes_ctrl_c_well_keeps_its_status(fake):
     [
         (["nowhere.py"], "there is no script nowhere.py"),
         (["."], "there is no script ."),
+        (["x" * 300], f"there is no script {'x' * 300}"),
         ([], "Missing argument"),
         (["--granularity", "kernel", "x.py"], "kernel"),
         (["--unknown", "x.py"], "No such option"),
