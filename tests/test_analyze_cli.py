@@ -183,6 +183,13 @@ def test_a_bad_trace_does_not_lose_the_others(small, tmp_path, capsys):
     assert err.startswith(f"gaptrace: error: {bad}: not an SQLite file")
 
 
+def test_without_a_single_trace_there_is_no_table(small, tmp_path, capsys):
+    assert main(["analyze", str(tmp_path / "no.sqlite"), str(tmp_path / "none.sqlite")]) == 1
+
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 2)
+
+
 def test_several_traces_as_json(small, tmp_path, capsys):
     missing = tmp_path / "missing.sqlite"
 

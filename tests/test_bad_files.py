@@ -139,7 +139,9 @@ def test_another_programs_database(tmp_path, refusal):
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE bookmarks (url TEXT)")
         db.commit()
-    assert refusal(path).startswith("an SQLite file, but not an Nsight Systems export")
+    said = refusal(path)
+    assert said.startswith("an SQLite file, but not an Nsight Systems export")
+    assert said.endswith("; name one that nsys export --type sqlite made")
 
 
 def test_a_database_without_tables(tmp_path, refusal):

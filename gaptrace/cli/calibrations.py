@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 calibration_option = click.option(
     "--calibration",
     "calibration_file",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
     help="What launches cost without a recorder where TRACE was made, from gaptrace calibrate.  "
     "[default: the saved one of the same GPU, driver and CUDA]",
