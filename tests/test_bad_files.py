@@ -203,6 +203,12 @@ def test_a_link_that_leads_nowhere(tmp_path, refusal):
     assert refusal(link).startswith("no such file")
 
 
+def test_a_pipe(tmp_path, refusal):
+    pipe = tmp_path / "t.sqlite"
+    os.mkfifo(pipe)  # nobody writes to it: opening it would never end
+    assert refusal(pipe).startswith("a pipe or device, in which SQLite cannot seek; save it")
+
+
 def test_a_file_is_no_folder(tmp_path, refusal):
     path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)])
     assert refusal(path / "t.sqlite").startswith("cannot be read (Not a directory)")
