@@ -281,7 +281,7 @@ def test_a_program_that_takes_ctrl_c_well_keeps_its_status(fake):
         ([], "Missing argument"),
         (["--granularity", "kernel", "x.py"], "kernel"),
         (["--unknown", "x.py"], "No such option"),
-        (["--", "no-such-command"], "there is no command no-such-command"),
+        (["--", "no-such-command"], "there is no command no-such-command that can be run"),
         (["-m", "--", "ls"], "use one of them"),
     ],
 )

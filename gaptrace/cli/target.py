@@ -52,7 +52,7 @@ def _form(program: str, *, is_module: bool, is_command: bool) -> Form:
         return "module"
     if is_command:
         if shutil.which(program) is None:
-            raise click.UsageError(f"there is no command {program}")
+            raise click.UsageError(f"there is no command {program} that can be run")
         return "command"
     if not _is_file(program):
         raise click.UsageError(
