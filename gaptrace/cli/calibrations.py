@@ -31,6 +31,9 @@ def calibration_for(trace: "Trace", chosen: Path | None) -> "Calibration | None"
     from gaptrace.calibration_choice import choose_calibration
 
     calibration, unread = choose_calibration(trace, chosen)
-    for error in unread:
-        say(f"warning: {one_line(error)}")
+    told: set[str] = click.get_current_context().meta.setdefault(__name__, set())
+    for message in map(one_line, unread):
+        if message not in told:  # by an earlier trace of this command
+            say(f"warning: {message}")
+        told.add(message)
     return calibration
