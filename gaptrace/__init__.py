@@ -1,8 +1,9 @@
 """gaptrace: where a GPU stands idle, why, and what CUDA graphs would change.
 
 In the program that uses the GPU, `range` and `step` name its parts, `capture` turns work into a
-CUDA graph and `split` cuts one into chunks. Afterwards,
-`gaptrace.read.read` turns a recording into a `Trace`, and `analyze` turns that into an `Analysis`.
+CUDA graph and `split` cuts one into chunks; `measure` times ways to run a step, and `tune` advises
+one. Afterwards `open` reads and analyses a recording; of its parts, `gaptrace.read.read` turns one
+into a `Trace`, and `analyze` turns that into an `Analysis`.
 
 Importing this package loads neither polars nor any GPU library; names are fetched on first use.
 """

@@ -29,8 +29,9 @@ def find_windows(
         something was asked for; and a name such as `range step`, null for the whole trace.
 
     Raises:
-        WindowError: there is no such range, or no device work in the window.
+        WindowError: there is no such range, or no device work in the window, or no window.
     """
+    check_order(trace, from_ns, to_ns)
     windows = (
         trace.ops.group_by("device_id")
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
@@ -47,7 +48,7 @@ def find_windows(
         windows = intervals.intersect(ranged, windows, ["device_id"]) if names else ranged
         names.insert(0, f"range {range_name}")
     if windows.is_empty():
-        raise WindowError(f"{trace.meta.path}: nothing lies in {' and '.join(names)}")
+        raise WindowError(f"{trace.meta.path}: nothing lies in {' and '.join(names)}; take more")
     return windows, " and ".join(names) or None
 
 
@@ -64,6 +65,19 @@ def _between(
     if intervals.intersect(asked, active, ["device_id"]).is_empty():
         raise no_device_work(trace, "in the window asked for")
     return asked
+
+
+def check_order(trace: Trace, from_ns: int | None, to_ns: int | None) -> None:
+    """Make sure that a window ends after it begins, which a swapped pair of times does not.
+
+    Raises:
+        WindowError: it does not.
+    """
+    if from_ns is not None and to_ns is not None and to_ns <= from_ns:
+        raise WindowError(
+            f"{trace.meta.path}: the window asked for begins at {from_ns} ns and ends at {to_ns} "
+            "ns; let it end after it begins"
+        )
 
 
 def named_ranges(trace: Trace, ranges: pl.DataFrame, name: str) -> pl.DataFrame:

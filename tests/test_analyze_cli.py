@@ -1,6 +1,10 @@
 """The whole command line: gaptrace analyze and gaptrace recommend."""
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,6 +96,7 @@ def test_an_empty_window_is_an_error_in_one_line(small, capsys, options, said):
     [
         ["analyze"],
         ["analyze", "--from", "soon", DEMO],
+        ["analyze", "--from", "9223372037s", DEMO],
         ["analyze", "--device", "first", DEMO],
         ["analyze", "--depth", DEMO],
         ["explain", DEMO],
@@ -183,6 +188,13 @@ def test_a_bad_trace_does_not_lose_the_others(small, tmp_path, capsys):
     assert err.startswith(f"gaptrace: error: {bad}: not an SQLite file")
 
 
+def test_without_a_single_trace_there_is_no_table(small, tmp_path, capsys):
+    assert main(["analyze", str(tmp_path / "no.sqlite"), str(tmp_path / "none.sqlite")]) == 1
+
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 2)
+
+
 def test_several_traces_as_json(small, tmp_path, capsys):
     missing = tmp_path / "missing.sqlite"
 
@@ -204,3 +216,42 @@ def test_line_breaks_in_names_do_not_break_the_line_of_an_error(tmp_path, capsys
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
     assert "there are: a b c" in err
+
+
+def run(*arguments: str, output: Path | None = None, **environment: str) -> tuple[int, str, str]:
+    """Run the command as a user does: what Python itself makes of stdout counts."""
+    command = [sys.executable, "-m", "gaptrace", *arguments]
+    with contextlib.ExitStack() as stack:
+        stdout = stack.enter_context(output.open("wb")) if output else subprocess.PIPE
+        done = subprocess.run(
+            command, stdout=stdout, stderr=subprocess.PIPE, env=os.environ | environment
+        )
+    return done.returncode, (done.stdout or b"").decode("ascii"), done.stderr.decode()
+
+
+def test_a_terminal_of_another_encoding_shows_what_it_can():
+    status, out, err = run("analyze", DEMO, PYTHONIOENCODING="latin-1:strict")
+
+    assert (status, err) == (0, "")
+    assert "  ?????????" in out  # the line below the head of a table
+    assert "launch_call     9.75 ms" in out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_full_disk_is_one_line():
+    status, _, err = run("analyze", DEMO, "--json", output=Path("/dev/full"))
+
+    assert status == 1
+    assert err == (
+        "gaptrace: error: cannot write the output: no space left there; make room, or write "
+        "elsewhere\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["analyze", "report"])
+def test_the_name_of_a_trace_need_not_be_utf8(small, tmp_path, command, monkeypatch, capsys):
+    path = Path(small).rename(tmp_path / os.fsdecode(b"\xffrun.sqlite"))
+    monkeypatch.chdir(tmp_path)
+    assert main([command, str(path)]) == 0
+    shown = capsys.readouterr().out if command == "analyze" else Path("report.html").read_text()
+    assert "\ufffdrun.sqlite" in shown

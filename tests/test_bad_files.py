@@ -139,7 +139,9 @@ def test_another_programs_database(tmp_path, refusal):
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE bookmarks (url TEXT)")
         db.commit()
-    assert refusal(path).startswith("an SQLite file, but not an Nsight Systems export")
+    said = refusal(path)
+    assert said.startswith("an SQLite file, but not an Nsight Systems export")
+    assert said.endswith("; name one that nsys export --type sqlite made")
 
 
 def test_a_database_without_tables(tmp_path, refusal):
@@ -199,6 +201,12 @@ def test_a_link_that_leads_nowhere(tmp_path, refusal):
     link = tmp_path / "t.sqlite"
     link.symlink_to(tmp_path / "gone")
     assert refusal(link).startswith("no such file")
+
+
+def test_a_pipe(tmp_path, refusal):
+    pipe = tmp_path / "t.sqlite"
+    os.mkfifo(pipe)  # nobody writes to it: opening it would never end
+    assert refusal(pipe).startswith("a pipe or device, in which SQLite cannot seek; save it")
 
 
 def test_a_file_is_no_folder(tmp_path, refusal):

@@ -410,6 +410,11 @@ def test_a_calibration_that_cannot_be_kept(tmp_path):
         save(MADE, tmp_path / "file" / "c.json")
 
 
+def test_a_folder_is_no_calibration(tmp_path):
+    with pytest.raises(CalibrationError, match="Is a directory; name a file from gaptrace"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"schema": "other"}'])
 def test_a_file_that_is_no_calibration(tmp_path, content):
     path = tmp_path / "c.json"

@@ -1,6 +1,7 @@
 """Parquet, CSV and JSON files, read back and compared with what they were made of."""
 
 import json
+import resource
 from functools import cache
 
 import polars as pl
@@ -19,6 +20,7 @@ from gaptrace.errors import GaptraceError, NotRecordedError
 from gaptrace.export import columns, frames
 from gaptrace.export.columns import describe, unit
 from gaptrace.export.frames import flattened, write_csv, write_parquet
+from gaptrace.export.objects import write_json
 from gaptrace.read import read
 
 
@@ -210,7 +212,9 @@ def test_the_command_says_what_it_made_and_does_it_once(format_, name, source, t
     made_at = (tmp_path / name).stat().st_mtime_ns
     assert main(["export", str(source), "--to", format_]) == 1
     what = "exists already" if format_ == "json" else "is a folder"
-    expected = f"gaptrace: error: {tmp_path / name}: {what}; name a file that does not exist yet\n"
+    expected = (
+        f"gaptrace: error: {tmp_path / name}: {what}; choose a name that does not exist yet\n"
+    )
     assert capsys.readouterr().err == expected
     assert (tmp_path / name).stat().st_mtime_ns == made_at
 
@@ -223,8 +227,9 @@ def test_the_output_can_be_named(source, tmp_path, capsys):
 
 
 def test_failures_of_the_command(source, tmp_path, capsys):
-    assert main(["export", str(tmp_path / "no.sqlite"), "--to", "csv"]) == 1
-    assert "no such file" in capsys.readouterr().err
+    for missing in (tmp_path / "no.sqlite", tmp_path / "no" / "no.sqlite"):
+        assert main(["export", str(missing), "--to", "csv"]) == 1
+        assert f"{missing}: no such file; check the path" in capsys.readouterr().err
     assert main(["export", str(source), "--to", "csv", "-o", str(tmp_path / "no/out")]) == 1
     assert "no such folder" in capsys.readouterr().err
     assert main(["export", str(source), "--to", "json", "-o", str(source)]) == 1
@@ -232,6 +237,19 @@ def test_failures_of_the_command(source, tmp_path, capsys):
     assert main(["export", str(source), "--to", "xml"]) == 2
     assert main(["export", str(source)]) == 2
     assert names_in(tmp_path) == ["t.sqlite"]
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_csv, write_json])
+def test_a_disk_that_takes_no_more_is_one_line(write, tmp_path):
+    analysis = awkward()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # bytes of a file
+    try:
+        with pytest.raises(GaptraceError, match=r"out: cannot be written: .*; name another place"):
+            write(analysis, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("write", [write_parquet, write_csv])

@@ -138,6 +138,11 @@ def test_step_with_a_name_of_its_own(calls):
     assert calls == ["push decode 0", "pop", "push train 0", "pop", "push decode 1", "pop"]
 
 
+def test_a_name_of_a_step_is_no_function(calls):
+    with pytest.raises(TypeError, match=r"write @gaptrace.step\(name='decode'\)"):
+        gaptrace.step("decode")
+
+
 def test_a_step_that_raises_is_closed_and_counted(calls):
     @gaptrace.step
     def step():

@@ -277,10 +277,11 @@ def test_a_program_that_takes_ctrl_c_well_keeps_its_status(fake):
     [
         (["nowhere.py"], "there is no script nowhere.py"),
         (["."], "there is no script ."),
+        (["x" * 300], f"there is no script {'x' * 300}"),
         ([], "Missing argument"),
         (["--granularity", "kernel", "x.py"], "kernel"),
         (["--unknown", "x.py"], "No such option"),
-        (["--", "no-such-command"], "there is no command no-such-command"),
+        (["--", "no-such-command"], "there is no command no-such-command that can be run"),
         (["-m", "--", "ls"], "use one of them"),
     ],
 )

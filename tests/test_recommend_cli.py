@@ -84,6 +84,16 @@ def test_a_calibration_of_another_gpu_is_refused(capsys, tmp_path):
     assert "NVIDIA RTX 6000" in capsys.readouterr().err
 
 
+def test_several_traces_give_the_warning_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = tmp_path / "gaptrace" / "calibrations"
+    folder.mkdir(parents=True)
+    (folder / "broken.json").write_text("{")
+    for _ in range(2):  # each command anew
+        assert main(["analyze", DEMO, DEMO]) == 0
+        assert capsys.readouterr().err.count("warning") == 1
+
+
 def test_a_calibration_of_another_driver_is_used_with_a_warning(capsys, tmp_path):
     other = changed(tmp_path / "other.json", driver="570.1")
     text = printed(capsys, "recommend", DEMO, "--calibration", other)

@@ -389,7 +389,7 @@ def test_progress_rises_to_the_end(fake, report):
     [
         (b"", "Cannot read from stream"),
         (b"something else", "Cannot read from stream"),
-        (None, "No such file"),
+        (None, r"cannot be read \(No such file or directory\); check the path"),
         ("folder", "Is a directory"),
     ],
 )

@@ -88,7 +88,7 @@ def test_failures_of_the_command(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        f"gaptrace: error: {source}: exists already; name a file that does not exist yet\n"
+        f"gaptrace: error: {source}: exists already; choose a name that does not exist yet\n"
     )
     assert main(["redact", str(tmp_path / "no.sqlite"), "-o", str(tmp_path / "c.sqlite")]) == 1
     assert "no such file" in capsys.readouterr().err

@@ -53,8 +53,18 @@ def test_what_was_asked_for_is_named_in_one_sentence():
 
     assert windows.select("device_id", "start_ns", "end_ns").rows() == [(0, 7, 10), (0, 25, 40)]
     assert name == "range attn and from 7 ns to the end"
-    with pytest.raises(WindowError, match=r"nothing lies in range reattn and from 0 ns to 10 ns$"):
+    with pytest.raises(
+        WindowError, match=r"nothing lies in range reattn and from 0 ns to 10 ns; take more$"
+    ):
         find_windows(NESTED, of_device, "reattn", None, 10)
+
+
+@pytest.mark.parametrize("to_ns", [7, 8])
+def test_a_window_that_ends_before_it_begins_is_none(to_ns):
+    of_device = range_tree(NESTED.nvtx).with_columns(device_id=pl.lit(0, pl.Int64))
+    said = f": the window asked for begins at 8 ns and ends at {to_ns} ns; let it end after"
+    with pytest.raises(WindowError, match=said):
+        find_windows(NESTED, of_device, None, 8, to_ns)
 
 
 def test_the_error_says_when_there_is_device_work():

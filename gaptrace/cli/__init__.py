@@ -1,5 +1,7 @@
 """The command line: the only place that prints, and the only one that exits."""
 
+import errno
+import io
 import sys
 from collections.abc import Sequence
 from typing import ClassVar
@@ -71,6 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     ``gaptrace profile`` returns the status of the profiled script when that script failed.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What a terminal of another encoding cannot show, such as lines of tables, is a question
+        # mark there, and no reason to end.
+        sys.stdout.reconfigure(errors="replace")
     try:
         status = cli.main(argv, prog_name="gaptrace", standalone_mode=False)
     except click.UsageError as error:
@@ -82,6 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.exceptions.Abort:
         say("interrupted")
         return 130
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        say("error: cannot write the output: no space left there; make room, or write elsewhere")
+        return 1
     return status if isinstance(status, int) else 0
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     nargs=-1,
     required=True,
     type=click.Path(path_type=Path, readable=False),
-    metavar="TRACE",
+    metavar="TRACE...",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @window_options
@@ -88,7 +88,7 @@ def _several(
             failed.append(one_line(error))
     if as_json:
         click.echo(json.dumps(overview_object([a for _, a in done], failed), indent=1))
-    else:
+    elif done:
         click.echo(overview(done, len(failed), width=width(), color=color(sys.stdout)), nl=False)
     for message in failed:
         say(f"error: {message}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 calibration_option = click.option(
     "--calibration",
     "calibration_file",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
     help="What launches cost without a recorder where TRACE was made, from gaptrace calibrate.  "
     "[default: the saved one of the same GPU, driver and CUDA]",
@@ -31,6 +31,9 @@ def calibration_for(trace: "Trace", chosen: Path | None) -> "Calibration | None"
     from gaptrace.calibration_choice import choose_calibration
 
     calibration, unread = choose_calibration(trace, chosen)
-    for error in unread:
-        say(f"warning: {one_line(error)}")
+    told: set[str] = click.get_current_context().meta.setdefault(__name__, set())
+    for message in map(one_line, unread):
+        if message not in told:  # by an earlier trace of this command
+            say(f"warning: {message}")
+        told.add(message)
     return calibration

@@ -9,7 +9,7 @@ _ENDINGS = {"perfetto": ".pftrace", "parquet": "_parquet", "csv": "_csv", "json"
 
 
 @click.command()
-@click.argument("trace", type=click.Path(path_type=Path))
+@click.argument("trace", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--to",
     "format_",
@@ -45,10 +45,13 @@ def command(trace: Path, format_: str, output: Path | None) -> None:
     from gaptrace.export import writer
     from gaptrace.render.units import file_size
 
+    if output is not None:
+        check_is_free(output)
+    write = writer(format_)
+    read = load(trace)  # where no output is named, a wrong folder is one of the trace
     target = output or trace.with_name(trace.stem + _ENDINGS[format_])
     check_is_free(target)
-    write = writer(format_)
-    analysis = analyze(load(trace))
+    analysis = analyze(read)
     with percentage_bar(f"writing {format_}") as progress:
         write(analysis, target, progress)
     files = [path for path in [target, *target.rglob("*")] if path.is_file()]

@@ -9,6 +9,8 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+#: Times are 64-bit integers.
+_LAST_NS = 2**63 - 1
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|)")
 
 
@@ -26,7 +28,10 @@ class TimeType(click.ParamType[int]):
         match = _TIME.fullmatch(str(value))
         if match is None:
             self.fail(f"{value!r} is no time; write 1.5s, 200ms, 30us or 1500 (ns)", param, ctx)
-        return round(float(match[1]) * _UNITS[match[2]])
+        time_ns = round(float(match[1]) * _UNITS[match[2]])
+        if time_ns > _LAST_NS:
+            self.fail(f"{value!r} is later than any recording can be", param, ctx)
+        return time_ns
 
 
 TIME = TimeType()

@@ -52,14 +52,21 @@ def _form(program: str, *, is_module: bool, is_command: bool) -> Form:
         return "module"
     if is_command:
         if shutil.which(program) is None:
-            raise click.UsageError(f"there is no command {program}")
+            raise click.UsageError(f"there is no command {program} that can be run")
         return "command"
-    if not Path(program).is_file():
+    if not _is_file(program):
         raise click.UsageError(
             f"there is no script {program}; for a module write -m MODULE, for another command "
             "-- COMMAND"
         )
     return "script"
+
+
+def _is_file(program: str) -> bool:
+    try:
+        return Path(program).is_file()
+    except OSError:  # in a folder that must not be entered, or with a name that is too long
+        return False
 
 
 def streams(*, as_json: bool) -> tuple[int, int]:

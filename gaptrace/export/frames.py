@@ -52,7 +52,10 @@ def write_parquet(
 
     def write(name: str, frame: pl.DataFrame, path: Path) -> None:
         metadata = _metadata(analysis, name, frame)
-        frame.write_parquet(path.with_suffix(".parquet"), metadata=metadata)
+        try:
+            frame.write_parquet(path.with_suffix(".parquet"), metadata=metadata)
+        except pl.exceptions.ComputeError as error:  # what polars makes of a full disk here
+            raise OSError(str(error)) from error
 
     with new_folder(target) as draft:
         _write_all(frames(analysis), draft, write, progress)

@@ -107,10 +107,12 @@ def step(
         name: what the steps are called in reports, as in `@gaptrace.step(name="decode")`.
 
     Raises:
-        TypeError: used on a generator function; see `range`.
+        TypeError: used on a generator function, see `range`; or a name is given without `name=`.
     """
     if function is None:
         return functools.partial(_step, name=name)
+    if not callable(function):
+        raise TypeError(f"{function!r} is no function; write @gaptrace.step(name={function!r})")
     return _step(function, name=name)
 
 

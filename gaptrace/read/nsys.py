@@ -40,7 +40,8 @@ def read_nsys(path: Path) -> Trace:
     with ExportFile(path) as export:
         if "StringIds" not in export.tables:
             raise TraceFormatError(
-                f"{path}: an SQLite file, but not an Nsight Systems export (no StringIds table)"
+                f"{path}: an SQLite file, but not an Nsight Systems export (no StringIds table); "
+                "name one that nsys export --type sqlite made"
             )
         strings = _strings(export)
         rows = device_rows(export)

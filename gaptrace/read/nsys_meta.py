@@ -1,5 +1,6 @@
 """The recording itself: versions, granularity, machine, the recorder's own complaints."""
 
+import os
 import re
 
 from gaptrace.read.sqlite import ExportFile
@@ -16,7 +17,8 @@ def read_meta(export: ExportFile, granularity: Granularity | None) -> Meta:
     exported = _exported(export)
     machine = _key_values(export, "TARGET_INFO_SYSTEM_ENV")
     return Meta(
-        path=str(export.path),
+        # A name of other bytes than UTF-8 can neither be printed nor written as it is.
+        path=os.fsencode(export.path).decode(errors="replace"),
         format=_FORMATS.get(exported.get("EXPORT_PRODUCT_NAME", ""), "nsys-sqlite"),
         product_version=exported.get("EXPORT_PRODUCT_VERSION"),
         schema_version=exported.get("EXPORT_SCHEMA_VERSION"),

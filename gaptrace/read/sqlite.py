@@ -1,6 +1,7 @@
 """Read-only access to an SQLite file, columns as Arrow, without touching the file."""
 
 import sqlite3
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -169,11 +170,15 @@ def context() -> pl.Expr:
     return pl.coalesce(none_if_zero("green_context_id"), "context_id")
 
 
-def _check_is_whole_sqlite(path: Path) -> None:
+def _head_and_size(path: Path) -> tuple[bytes, int]:
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a pipe may wait forever
+            raise TraceFormatError(
+                f"{path}: a pipe or device, in which SQLite cannot seek; save it as a file first"
+            )
         with path.open("rb") as file:
-            head = file.read(100)
-            size = file.seek(0, 2)
+            return file.read(100), file.seek(0, 2)
     except IsADirectoryError as error:
         raise TraceFormatError(
             f"{path}: is a folder; name the .sqlite or .nsys-rep file inside it"
@@ -184,6 +189,10 @@ def _check_is_whole_sqlite(path: Path) -> None:
         raise TraceFormatError(
             f"{path}: cannot be read ({error.strerror}); check the file's permissions"
         ) from error
+
+
+def _check_is_whole_sqlite(path: Path) -> None:
+    head, size = _head_and_size(path)
     if not head:
         raise TraceFormatError(f"{path}: the file is empty; export the report again")
     if not head.startswith(_MAGIC):

@@ -14,6 +14,7 @@ from dataclasses import astuple
 from pathlib import Path
 
 from gaptrace.calibration import Calibration, Machine
+from gaptrace.drafts import replace_file
 from gaptrace.errors import CalibrationError
 from gaptrace.record.calibration_json import from_object, to_object
 from gaptrace.record.machine import Driver
@@ -56,11 +57,9 @@ def save(calibration: Calibration, path: Path) -> None:
         CalibrationError: it cannot be written there.
     """
     text = json.dumps(to_object(calibration), indent=1) + "\n"
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        replace_file(path, text)
     except OSError as error:
         raise CalibrationError(
             f"cannot write {path}: {error.strerror}; name another file with --output"
@@ -80,7 +79,9 @@ def load(path: Path) -> Calibration:
             f"there is no calibration {path}; make one with gaptrace calibrate"
         ) from error
     except OSError as error:
-        raise CalibrationError(f"cannot read {path}: {error.strerror}") from error
+        raise CalibrationError(
+            f"cannot read {path}: {error.strerror}; name a file from gaptrace calibrate"
+        ) from error
     except ValueError as error:  # neither JSON nor, maybe, text
         raise CalibrationError(
             f"{path} is not a calibration; make one with gaptrace calibrate"

@@ -67,7 +67,9 @@ def _checksum(report: Path) -> int:
             while chunk := file.read(_CHUNK):
                 checksum = zlib.crc32(chunk, checksum)
     except OSError as error:
-        raise TraceFormatError(f"{report}: {error.strerror}") from error
+        raise TraceFormatError(
+            f"{report}: cannot be read ({error.strerror}); check the path"
+        ) from error
     return checksum or 1  # 0 is what a file that nobody stamped holds
 
 

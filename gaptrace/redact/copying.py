@@ -88,7 +88,7 @@ def write_copy(
         if getattr(error, "sqlite_errorname", "").startswith(_TARGETS_FAULT):
             reason = str(error).split(": ")[0]
             raise GaptraceError(
-                f"{target.parent}: cannot write the copy there ({reason})"
+                f"{target.parent}: cannot write the copy there ({reason}); name another place"
             ) from error
         raise TraceFormatError(
             f"{source}: damaged or incomplete SQLite file ({' '.join(str(error).split())}); "

@@ -7,7 +7,7 @@ import polars as pl
 from gaptrace.gaps import recorded_extent
 from gaptrace.ranges import range_tree
 from gaptrace.trace import Trace
-from gaptrace.windows import named_ranges, no_device_work
+from gaptrace.windows import check_order, named_ranges, no_device_work
 
 Window = tuple[int, int]
 _STREAM = ["process_id", "context_id", "stream_id"]
@@ -21,8 +21,9 @@ def find_window(
     Several NVTX ranges of one name give one window, from the first to the end of the last.
 
     Raises:
-        WindowError: there is no such range, or no device work in the window.
+        WindowError: there is no such range, or no device work in the window, or no window.
     """
+    check_order(trace, from_ns, to_ns)
     first, last = recorded_extent(trace)
     begin = first if from_ns is None else from_ns
     end = last + 1 if to_ns is None else to_ns  # work of no length may be the last of all
@@ -31,7 +32,9 @@ def find_window(
         hull = named.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
         begin, end = max(begin, hull[0]), min(end, hull[1])
     if trace.ops.filter(overlaps((begin, end))).is_empty():
-        raise no_device_work(trace, f"between {begin} and {end} ns")
+        is_window = begin < end
+        where = f"between {begin} and {end} ns" if is_window else "in the window asked for"
+        raise no_device_work(trace, where)
     return begin, end
 
 
