@@ -79,7 +79,7 @@ def host_speed(calibration: Calibration, api_ns: float, level: Level) -> float:
         level: which end.
     """
     without = calibration.figure("launch_queued_api_ns")
-    if level == "high" or without is None or api_ns <= 0:
+    if level == "high" or without is None or min(without.value, api_ns) <= 0:
         return 1.0
     return float(min(1.0, without.value / api_ns) ** _CODE_SLOWS_BY)
 

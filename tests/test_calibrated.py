@@ -412,6 +412,11 @@ def test_launch_calls_longer_than_calibrated_show_a_slow_host(api_ns, level, spe
     assert host_speed(H200, api_ns, level) == pytest.approx(speed, abs=0.001)
 
 
+def test_a_launch_that_was_calibrated_as_nothing_shows_no_slow_host():
+    none = Figure("launch_queued_api_ns", None, 1, None, -10.0, -20.0, 5.0, 4)
+    assert host_speed(replace(H200, figures=(none,)), 4_000, "value") == 1.0
+
+
 def test_the_pace_of_a_slow_process_is_not_that_of_the_program():
     # Launch calls of twice the length, and what lies between them 2.5 times.
     quick, slow = (
