@@ -255,3 +255,10 @@ def test_the_name_of_a_trace_need_not_be_utf8(small, tmp_path, command, monkeypa
     assert main([command, str(path)]) == 0
     shown = capsys.readouterr().out if command == "analyze" else Path("report.html").read_text()
     assert "\ufffdrun.sqlite" in shown
+
+
+def test_output_that_nobody_reads_is_no_error(tmp_path):
+    page = tmp_path / "report.html"
+    command = f'"{sys.executable}" -m gaptrace report "{DEMO}" -o "{page}" >&- 2>&-'
+    assert subprocess.run(command, shell=True).returncode == 0
+    assert page.read_text().startswith("<!doctype html>")

@@ -2,8 +2,10 @@
 
 import errno
 import io
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import click
@@ -73,6 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     ``gaptrace profile`` returns the status of the profiled script when that script failed.
     """
+    # Closed by who started it: then nobody reads them, and no other file shall get their numbers.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What a terminal of another encoding cannot show, such as lines of tables, is a question
         # mark there, and no reason to end.
