@@ -30,7 +30,7 @@ TABLES = {
 
 def calibration(**changes):
     known = FIGURES | TABLES | changes
-    figures = [Figure(name, None, 1, None, *known[name], 1) for name in FIGURES]
+    figures = [Figure(name, None, 1, None, *known[name], 1) for name in FIGURES if known[name]]
     figures += [
         Figure(name, nodes, 1, None, ns, ns, ns, 1)
         for name in TABLES
@@ -266,6 +266,19 @@ def test_chunks_of_kernels_pay_for_their_cuts():
     assert (found.verdict, found.chunk) == ("chunk", 9)
     assert found.one_graph_ns == 12_000 + 10 * 12_300
     assert found.per_launch_ns - found.gain_ns == 3_000 + 10 * 12_300 + 500
+
+
+def test_a_graph_pays_later_where_capturing_is_dear():
+    (found,) = weighed(program(*[TEN] * 5), capture_ns=(400_000, 400_000))
+
+    assert found.break_even_replays == 11  # 450_000 / 41_300
+
+
+def test_times_between_launches_stay_as_recorded_where_launches_are_not_calibrated():
+    recorded = program(*[TEN] * 5)
+    (unknown,) = weighed(recorded, launch_queued_api_ns=None)
+
+    assert (unknown.launch_ns, unknown.launch_interval_ns) == (10_000, (10_000, 10_000))
 
 
 def test_a_call_that_caused_two_ops_is_one_of_the_step():
