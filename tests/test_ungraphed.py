@@ -293,3 +293,18 @@ def test_a_call_that_caused_two_ops_is_one_of_the_step():
 
     assert found.kernels == 10
     assert found.one_graph_ns == 3_000 + 10 * (8_000 + 300)
+
+
+@pytest.mark.parametrize(
+    ("latency_ns", "verdict", "gain"), [(3_000, "one_graph", True), (90_000, "do_not_graph", False)]
+)
+def test_a_program_without_graphs_is_told_what_its_steps_gain(latency_ns, verdict, gain):
+    recorded, given = program(*[TEN] * 5), calibration(graph_launch_latency_ns=[latency_ns] * 2)
+    found = analyze(recorded, calibration=given).recommendation
+    (step,) = found.ungraphed
+
+    assert found.verdict == step.verdict == verdict
+    assert (found.gain_ns, found.gain_interval_ns) == (
+        (step.gain_ns, step.gain_interval_ns) if gain else (0, None)
+    )
+    assert found.predicted_ns == {"per_launch": 87_300, "one_graph": 43_000 + latency_ns}
