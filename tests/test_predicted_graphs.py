@@ -14,10 +14,11 @@ from gaptrace.calibration import Figure
 GROWING = {"graph_launch_latency_ns": (3_000, 1_002_000)}
 
 
-def graphs(repeats, *, nodes=100, launch_us=10, busy_us=0):
+def graphs(repeats, *, nodes=100, launch_us=10, busy_us=0, gap_ns=0, lengths_us=()):
     """One graph of nodes of 10 us, launched by a host that waits for it and knows 4 us later.
 
-    Another stream is busy until so long after the launch begins.
+    Of each node the first `gap_ns` pass idle. Steps may have nodes of other lengths. Another stream
+    is busy until so long after the launch begins.
     """
     ops, api, at = [], [], 100 * US
     for number in range(repeats):
@@ -26,16 +27,21 @@ def graphs(repeats, *, nodes=100, launch_us=10, busy_us=0):
             api.append(call("cuLaunchKernel", at - 5 * US, at - 4 * US, 1_000 + number))
         begin = at + launch_us * US
         api.append(call("cudaGraphLaunch", at, begin, number))
-        ends = [begin + (i + 1) * 10 * US for i in range(nodes)]
-        ops += [node(end - 10 * US, end, number, i) for i, end in enumerate(ends)]
-        api.append(call("cudaStreamSynchronize", begin, ends[-1] + 4 * US))
-        at = ends[-1] + 10 * US
+        length = (lengths_us[number] if lengths_us else 10) * US
+        ops += [
+            node(begin + i * length + gap_ns, begin + (i + 1) * length, number, i)
+            for i in range(nodes)
+        ]
+        end = ops[-1]["end_ns"]
+        api.append(call("cudaStreamSynchronize", begin, end + 4 * US))
+        at = end + 10 * US
     return ops, api
 
 
-def recommended(ops, api, ranges=(), **changes):
-    recorded = trace(ops, api, ranges, granularity="node")
-    return analyze(recorded, calibration=calibration(**changes)).recommendation
+def recommended(ops, api, ranges=(), added=(), **changes):
+    recorded, given = trace(ops, api, ranges, granularity="node"), calibration(**changes)
+    given = replace(given, figures=(*given.figures, *added))
+    return analyze(recorded, calibration=given).recommendation
 
 
 def test_a_step_is_its_launch_its_nodes_and_what_the_host_takes_to_know():
@@ -117,3 +123,70 @@ def test_the_share_of_a_gap_between_graphs_that_is_not_the_recorders(gap_ns, add
     )
 
     assert merge_share(trace([op(0, 1)]), replace(calibration(), figures=figures), gap_ns) == share
+
+
+#: What the recorder adds between nodes: 300 ns, from 200 to 400.
+ADDED = (Figure("recorder_node_gap_ns", None, 1, "nsys-node", 300, 200, 400, 1),)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "value", "low", "high"),
+    [
+        # Nodes without gaps; the step took a fifth less or more.
+        ({"lengths_us": (8, 10, 10, 10, 12)}, 970_000, 760_000, 1_180_000),
+        # Gaps: at the upper end they are as recorded, and none is below nothing.
+        (
+            {"gap_ns": 1_000},
+            900_000 + 99 * 700,
+            900_000 + 99 * 600,
+            900_000 + 99 * 1_000,
+        ),
+        ({"gap_ns": 250}, 975_000, 975_000, 975_000 + 99 * 250),
+    ],
+)
+def test_what_the_recorder_adds_between_nodes_is_taken_off(recorded, value, low, high):
+    found = recommended(*graphs(5, **recorded), added=ADDED)
+    (device,) = (each for each in found.inputs if each.name == "device_ns")
+
+    assert (device.value, device.low, device.high) == pytest.approx((value, low, high))
+    assert found.predicted_ns["device_only"] == value
+
+
+def test_gaps_of_kernels_shorter_than_those_of_nodes_and_launches_before_their_end_are_none():
+    found = recommended(
+        *graphs(5), kernel_gap_ns=(100, 100, 100), launch_latency_ns=(1_000, 1_000, 1_000)
+    )
+
+    assert found.predicted_ns["per_launch"] == 1_000 + 1_000_000 + 4_000
+
+
+def test_nodes_side_by_side_are_warned_of():
+    ops, api = graphs(5)
+    beside = [each | {"end_ns": each["end_ns"] + 2 * US} for each in ops]
+    codes = [
+        [each.code for each in recommended(*rows).warnings] for rows in ((ops, api), (beside, api))
+    ]
+
+    assert [found.count("branches") for found in codes] == [0, 1]
+
+
+def test_the_gaps_between_graphs_can_be_gained_where_a_step_is_cut():
+    ops, api, at = [], [], 100 * US
+    for number in range(0, 10, 2):
+        begin = at + 40 * US
+        api.append(call("cudaGraphLaunch", at, begin, number))
+        api.append(call("cudaGraphLaunch", begin, begin + 10 * US, number + 1))
+        for part, start in enumerate((begin, begin + 520 * US)):
+            nodes = range(start, start + 500 * US, 10 * US)
+            ops += [
+                node(each, each + 10 * US, number + part, i, graph_exec=2 + part)
+                for i, each in enumerate(nodes)
+            ]
+        api.append(call("cudaStreamSynchronize", begin + 10 * US, begin + 1_024 * US))
+        at = begin + 1_024 * US
+    found = recommended(ops, api, cut_gap_ns=(100_000, 100_000))
+
+    assert (found.verdict, found.chunk, found.schedule) == ("one_graph", 100, (100,))
+    # 40 us of launching before four of five steps, 20 us between the graphs of each.
+    assert found.gain_ns == 32_000 + 20_000
+    assert found.schedules.now == (50, 50)
