@@ -7,10 +7,9 @@ import polars as pl
 from gaptrace.calibration import Calibration
 from gaptrace.calibration_match import differences
 from gaptrace.cost import NotIdentifiableError, break_even_replays
-from gaptrace.machine_costs import build_ns
+from gaptrace.machine_costs import Level, build_ns
 from gaptrace.predict import Advice, StepCosts, advise, by_size, gain_interval
 from gaptrace.recommendation import (
-    Parameter,
     Recommendation,
     Regime,
     Schedules,
@@ -62,7 +61,8 @@ def predicted(
     """
     try:
         found = untraced(trace, step, calibration, regime, windows)
-        costs, ends, inputs = _launched_singly(found, ungraphed)
+        found = _launched_singly(found, ungraphed)
+        costs, ends = found.costs, found.ends
         built_ns = build_ns(calibration, len(costs.node_ns), costs.launch_ns)
     except NotIdentifiableError:
         return replace(base, verdict="needs_calibration", cause="calibration_incomplete")
@@ -94,27 +94,26 @@ def predicted(
         sensitivity=sensitivity(costs, advice.sizes) if is_graph else (),
         # The same step: as a graph it is known from its graph, not from its launches.
         ungraphed=tuple(each for each in ungraphed if each.kernels != len(costs.node_ns)),
-        inputs=inputs,
+        inputs=found.inputs,
         warnings=(*base.warnings, *found.warnings, *_warnings(step, advice, costs)),
     )
 
 
-def _launched_singly(
-    found: Untraced, ungraphed: tuple[UngraphedStep, ...]
-) -> tuple[StepCosts, tuple[StepCosts, ...], tuple[Parameter, ...]]:
-    """Costs, ends and inputs; where the trace holds the same step kernel by kernel, with its pace.
+def _launched_singly(found: Untraced, ungraphed: tuple[UngraphedStep, ...]) -> Untraced:
+    """The same, with the step's own pace where the trace holds it kernel by kernel, too.
 
     That is better than the calibrated launch: it holds the program's own code between launches.
     """
     nodes = len(found.costs.node_ns)
     alike = [each for each in ungraphed if each.kernels == nodes]
     if not alike:
-        return found.costs, found.ends, found.inputs
-    pace, (least, most) = alike[0].launch_ns, alike[0].launch_interval_ns
+        return found
+    least, most = alike[0].launch_interval_ns
+    pace: dict[Level, int] = {"value": alike[0].launch_ns, "low": least, "high": most}
     inputs = (
         replace(
             each,
-            value=pace,
+            value=pace["value"],
             source="trace",
             evidence="trace",
             samples=alike[0].steps,
@@ -125,14 +124,8 @@ def _launched_singly(
         else each
         for each in found.inputs
     )
-    usual_ns = found.costs.launch_ns
-
-    def paced(costs: StepCosts) -> StepCosts:
-        if costs.launch_ns == usual_ns:
-            return replace(costs, launch_ns=pace)
-        return replace(costs, launch_ns=least if costs.launch_ns < usual_ns else most)
-
-    return paced(found.costs), tuple(map(paced, found.ends)), tuple(inputs)
+    at = {level: replace(costs, launch_ns=pace[level]) for level, costs in found.at.items()}
+    return replace(found, at=at, inputs=tuple(inputs))
 
 
 def _cap(trace: Trace, step: TracedStep, idle: pl.DataFrame) -> float:

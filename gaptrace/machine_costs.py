@@ -171,7 +171,7 @@ def chunk_model(
     return ChunkModel(host, nodes, node_ns, cut_gap_ns=gap_ns, ready=ready)
 
 
-def build_ns(calibration: Calibration, nodes: int, launch_ns: float, factor: float = 1.0) -> float:
+def build_ns(calibration: Calibration, nodes: int, launch_ns: float) -> float:
     """Return capture and instantiation of a graph; a capture runs the code that launches, too.
 
     Raises:
@@ -182,4 +182,4 @@ def build_ns(calibration: Calibration, nodes: int, launch_ns: float, factor: flo
     )
     if capture is None or instantiate is None:
         raise NotIdentifiableError("the calibration has no capture or instantiation costs")
-    return max(capture * factor, nodes * launch_ns) + instantiate
+    return max(capture, nodes * launch_ns) + instantiate

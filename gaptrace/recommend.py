@@ -232,7 +232,7 @@ def _without_graphs(idle: pl.DataFrame, span_ns: int) -> Recommendation:
 def _idle_before_graphs(trace: Trace, gaps: pl.DataFrame, idle: pl.DataFrame) -> pl.DataFrame:
     """Pieces of the gaps that end with an op of a graph."""
     in_graphs = trace.ops.filter(pl.col("graph_exec_id").is_not_null())["op_id"]
-    ending = gaps.filter(pl.col("next_op_id").is_in(in_graphs.implode()))["gap_id"].unique()
+    ending = gaps.filter(pl.col("next_op_id").is_in(in_graphs.implode()))["gap_id"]
     return idle.filter(pl.col("gap_id").is_in(ending.implode()))
 
 

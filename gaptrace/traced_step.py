@@ -156,11 +156,10 @@ def _chains(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     )
     next_ns = pl.col("at_ns").shift(-1).over("thread_id")
     return (
-        chains.sort("at_ns")
-        .with_columns(next_ns=next_ns)
+        chains.with_columns(next_ns=next_ns)
         .sort("start_ns")
         .join_asof(
-            busy.sort("op_ns"),
+            busy,
             left_on="start_ns",
             right_on="op_ns",
             by="device_id",
@@ -180,7 +179,7 @@ def _chains(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("wait_end_ns", nulls_last=True)
         .join_asof(
-            busy.sort("op_ns").rename({"busy_until_ns": "all_done_ns"}),
+            busy.rename({"busy_until_ns": "all_done_ns"}),
             left_on="wait_end_ns",
             right_on="op_ns",
             by="device_id",

@@ -51,16 +51,33 @@ class Untraced:
     """Costs of a step without a recorder.
 
     Attributes:
-        costs: as estimated.
-        ends: with one kind of figure, and with all, at either end of its interval.
+        at: as estimated, and with all figures at either end of their interval.
         inputs: the figures.
         warnings: what was missing.
     """
 
-    costs: StepCosts
-    ends: tuple[StepCosts, ...]
+    at: Mapping[Level, StepCosts]
     inputs: tuple[Parameter, ...]
     warnings: tuple[TraceWarning, ...]
+
+    @property
+    def costs(self) -> StepCosts:
+        """As estimated."""
+        return self.at["value"]
+
+    @property
+    def ends(self) -> tuple[StepCosts, ...]:
+        """With all figures, and with one kind of them, at either end of their interval."""
+        found = []
+        for end in (self.at["low"], self.at["high"]):
+            found += [
+                end,
+                replace(self.costs, host=end.host, ready=end.ready),
+                replace(self.costs, node_ns=end.node_ns),
+                replace(self.costs, cut_gap_ns=end.cut_gap_ns),
+                replace(self.costs, launch_ns=end.launch_ns),
+            ]
+        return tuple(found)
 
 
 def recorder_of(trace: Trace) -> str:
@@ -96,19 +113,9 @@ def untraced(
         level: _costs(step, calibration, regime, recorder, build, level)
         for level in ("value", "low", "high")
     }
-    middle = at["value"]
-    ends = []
-    for end in (at["low"], at["high"]):
-        ends += [
-            end,
-            replace(middle, host=end.host, ready=end.ready),
-            replace(middle, node_ns=end.node_ns),
-            replace(middle, cut_gap_ns=end.cut_gap_ns),
-            replace(middle, launch_ns=end.launch_ns),
-        ]
     evidence = f"{trace.meta.granularity}-granularity trace"
     inputs = _inputs(step, at, calibration, build, evidence)
-    return Untraced(middle, tuple(ends), inputs, tuple(warnings))
+    return Untraced(at, inputs, tuple(warnings))
 
 
 @dataclass(frozen=True)

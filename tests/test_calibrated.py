@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from rows import call, event_wait, graph, graph_event, node, nvtx, op, trace
 
@@ -532,6 +533,27 @@ def test_what_differs_is_named():
     assert differences(on(gpu="GPU two", cpu="another"), recorded_on()) == {
         "gpu": ("GPU two", "GPU one + GPU zero"),
         "cpu": ("another", "a CPU"),
+    }
+
+
+def test_what_either_does_not_know_does_not_differ():
+    unknown = recorded_on()
+    unknown = replace(unknown, meta=replace(unknown.meta, cuda=None, os=None))
+
+    assert differences(on(gpu=None, driver=None, cuda=None, cpu=None, os=None), recorded_on()) == {}
+    assert differences(on(cuda="12.0", os="Windows-11"), unknown) == {}
+    # But what is not known of GPU or driver does not fit either.
+    assert best_match([on(gpu=None), on(driver=None)], recorded_on()) is None
+    nameless = recorded_on().devices.with_columns(name=pl.lit(None, pl.String))
+    assert best_match([on()], replace(recorded_on(), devices=nameless)) is None
+
+
+def test_each_kind_of_gpu_is_named_once():
+    made = recorded_on()
+    twice = pl.concat([made.devices, made.devices.with_columns(pl.col("device_id") + 2)])
+
+    assert differences(on(gpu="GPU two"), replace(made, devices=twice)) == {
+        "gpu": ("GPU two", "GPU one + GPU zero")
     }
 
 

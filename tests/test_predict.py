@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaptrace.cost import HostCost, makespan
-from gaptrace.predict import StepCosts, advise, by_size, gain_interval
+from gaptrace.predict import StepCosts, advise, best_cut, by_size, gain_interval
 from gaptrace.recommendation import NOISE_FRACTION
 from gaptrace.sensitivity import scaled, sensitivity
 
@@ -149,6 +149,37 @@ def test_at_the_factor_found_the_advice_loses_and_just_before_it_does_not(
             else:
                 assert 1 / 16 <= factor <= 16
                 assert loses(row.name, factor)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "changed"),
+    [
+        ("host_fixed_ns", 3_000, (7_000, 7_000, 100_000, 1_200, 500)),
+        ("host_by_nodes_ns", 1_000, (5_000, 5_000, 100_000, 1_200, 500)),
+        ("device_ns", 100_000, (4_000, 4_000, 200_000, 1_200, 500)),
+        ("cut_gap_ns", 1_200, (4_000, 4_000, 100_000, 2_400, 500)),
+        ("device_free_ns", 500, (4_000, 4_000, 100_000, 1_200, 1_000)),
+    ],
+)
+def test_one_figure_is_scaled_and_no_other(name, value, changed):
+    usual = replace(costs(per_node=10.0, free=500), ready=HostCost.linear(3_000, 10.0))
+    twice = scaled(usual, name, 2.0)
+
+    assert (
+        float(twice.host(100)),
+        float(twice.ready(100)),
+        twice.device_only_ns,
+        twice.cut_gap_ns,
+        twice.device_free_ns,
+    ) == changed
+    assert {each.name: each.value for each in sensitivity(usual, (100,))}[name] == value
+
+
+def test_the_best_cut_makes_two_chunks_at_least():
+    # One graph is best; of those that are cut, the one cut in the middle.
+    assert best_cut(costs()) == 50
+    assert best_cut(costs(nodes=3)) == 1
+    assert best_cut(costs(nodes=1)) is None
 
 
 def test_a_figure_without_a_name_is_refused():

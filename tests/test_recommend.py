@@ -65,7 +65,7 @@ def test_node_granularity_needs_calibration_too():
     # The same step in node granularity: half a millisecond of launch call before 600 nodes.
     api, ops = [], []
     for step in range(1, 4):
-        begin = step * 2_000 * US
+        begin = step * 1_080 * US
         api.append(call("cudaGraphLaunch", begin, begin + 470 * US, step))
         ops += [
             node(begin + 470 * US + i * US, begin + 470 * US + i * US + 900, step, i)
@@ -73,8 +73,11 @@ def test_node_granularity_needs_calibration_too():
         ]
     found = analyze(trace(ops, api, granularity="node")).recommendation
 
-    assert found.nodes == 600
-    assert found.verdict in ("needs_calibration", "not_a_chunk_problem")
+    assert (found.nodes, found.verdict, found.cause) == (
+        600,
+        "needs_calibration",
+        "host_cost_by_nodes",
+    )
 
 
 def test_unknown_graph_size_is_said_to_be_what_is_missing():
@@ -118,13 +121,48 @@ def test_many_small_graphs_queued_behind_each_other_should_be_merged():
     assert found.gain_ns == round(58 * 23 * US / 2.2)
 
 
-@pytest.mark.parametrize(("gap_ns", "verdict"), [(5_600, "merge"), (5_400, "no_difference_shown")])
-def test_pauses_are_worth_merging_if_half_a_percent_is_left_without_the_recorder(gap_ns, verdict):
+def test_what_merging_gains_is_told_per_step():
+    ops, api = [], []
+    for step in range(4):
+        for i in range(1, 21):
+            number, at = 20 * step + i, 1_030 * step * US
+            ops.append(graph(at + (50 * i - 49) * US, at + (50 * i - 22) * US, number))
+            api.append(call("cudaGraphLaunch", at + i * US - 500, at + i * US, number))
+        api.append(call("cudaStreamSynchronize", at + 30 * US, at + 1_000 * US))
+    found = recommended(ops, api)
+
+    assert (found.verdict, found.gain_cap_ns) == ("merge", 4 * 19 * 23 * US)
+    assert found.gain_ns == round(19 * 23 * US / 2.2)
+
+
+@pytest.mark.parametrize(
+    ("granularity", "gap_ns", "verdict"),
+    [
+        ("graph", 5_600, "merge"),
+        ("graph", 5_400, "no_difference_shown"),
+        ("node", 12_000, "merge"),
+        ("node", 11_600, "no_difference_shown"),
+    ],
+)
+def test_pauses_are_worth_merging_if_half_a_percent_is_left_without_the_recorder(
+    granularity, gap_ns, verdict
+):
     length = 500 * US
-    ops = [graph(i * length, (i + 1) * length - gap_ns, i) for i in range(1, 60)]
+    one = graph if granularity == "graph" else lambda *rows: node(*rows, 1)
+    ops = [one(i * length, (i + 1) * length - gap_ns, i) for i in range(1, 60)]
     api = [call("cudaGraphLaunch", i * US - 500, i * US, i) for i in range(1, 60)]
 
-    assert recommended(ops, api).verdict == verdict
+    assert recommended(ops, api, granularity=granularity).verdict == verdict
+
+
+@pytest.mark.parametrize("granularity", ["graph", "node"])
+def test_what_a_recorder_does_to_launches_is_warned_of(granularity):
+    one = graph if granularity == "graph" else lambda *rows: node(*rows, 1)
+    rows = [one(10, 20, 1)], [call("cudaGraphLaunch", 0, 5, 1)]
+    (warning,) = recommended(*rows, granularity=granularity).warnings
+
+    assert warning.code == "recorder_cost"
+    assert ("recorded in node granularity" in warning.message) == (granularity == "node")
 
 
 def reading_loop(launch_us, host_us, iterations=10):

@@ -1,0 +1,158 @@
+"""The step that a program makes of graphs, from literal rows."""
+
+import pytest
+from rows import call, node, op, trace
+
+from gaptrace.analysis import analyze
+from gaptrace.traced_step import traced_step
+
+
+def step_of(ops, api):
+    recorded = trace(ops, api, granularity="node")
+    analysis = analyze(recorded)
+    return traced_step(recorded, analysis.executions, analysis.steps)
+
+
+def launched(at, number, *nodes, graph_exec=2, **own):
+    """A launch and its nodes, of which begin and end are ns after the launch call's begin."""
+    return [
+        node(at + begin, at + end, number, i, graph_exec, **own)
+        for i, (begin, end) in enumerate(nodes)
+    ], call("cudaGraphLaunch", at, at + 50, number)
+
+
+def test_nodes_gaps_and_spread_are_those_of_the_typical_step():
+    ops, api = [], []
+    # Spans of 100 to 150 ns; only the last node differs.
+    for number, longer in enumerate((20, 0, 50, 10, 30)):
+        at = 10_000 * number
+        own, launch = launched(at, number, (60, 90), (95, 110), (110, 160 + longer))
+        ops += own
+        api += [launch, call("cudaStreamSynchronize", at + 70, at + 164 + longer)]
+    step = step_of(ops, api)
+
+    assert (step.ways, step.repeats, step.sizes) == (((3,),), 5, (3,))
+    assert step.node_ns.tolist() == [30, 15, 70]
+    # Nodes that touch do not run side by side.
+    assert (step.gap_ns.tolist(), step.has_branches) == ([0, 5, 0], False)
+    assert step.spread == (100 / 120, 150 / 120)
+    assert (step.is_waited_for, step.notice_ns, step.device_free_ns) == (True, 4, 0)
+
+
+@pytest.mark.parametrize(("late", "notice_ns"), [(2, 4), (3, None)])
+def test_only_a_wait_that_begins_before_the_device_is_done_tells_when_the_host_knows(
+    late, notice_ns
+):
+    ops, api = [], []
+    for number in range(4):
+        at = 10_000 * number
+        own, launch = launched(at, number, (60, 100), (100, 200))
+        ops += own
+        begin = 2_000 if number < late else 200
+        api += [launch, call("cudaStreamSynchronize", at + begin, at + begin + 4)]
+    step = step_of(ops, api)
+
+    assert (step.notice_ns, step.is_waited_for) == (notice_ns, notice_ns is not None)
+
+
+def test_other_work_keeps_the_device_from_the_step_and_the_host_waiting():
+    ops, api = [], []
+    for number in range(3):
+        at = 10_000 * number
+        api += [
+            call("cuLaunchKernel", at, at + 10, 100 + number),
+            call("cuLaunchKernel", at + 10, at + 20, 200 + number),
+        ]
+        # On another stream, until 30 ns after the launch of the graph begins; and with its nodes.
+        ops.append(op(at + 20, at + 130, 100 + number, stream_id=9))
+        ops.append(op(at + 150, at + 310, 200 + number, stream_id=9))
+        own, launch = launched(at + 100, number, (50, 100), (100, 200))
+        ops += own
+        api += [launch, call("cudaStreamSynchronize", at + 200, at + 314)]
+    step = step_of(ops, api)
+
+    assert (step.device_free_ns, step.notice_ns) == (30, 4)
+    assert step.node_ns.tolist() == [50, 100]
+
+
+@pytest.mark.parametrize(
+    ("waits", "way", "repeats"), [((), (2, 1), 8), ([2], (2, 1) * 5, 1), ([2, 4], (2, 1) * 3, 2)]
+)
+def test_late_launches_end_steps_of_graphs_that_never_come_again_if_nothing_waits(
+    waits, way, repeats
+):
+    ops, api = [], []
+    for number in range(8):
+        at = 10_000 * number
+        # The second is launched before the first is done, which is launched too late itself.
+        first, launch = launched(at, 2 * number, (60, 500), (510, 1_000), graph_exec=10 + number)
+        second, other = launched(at + 100, 2 * number + 1, (905, 1_500), graph_exec=30 + number)
+        ops += [*first, *second]
+        api += [launch, other]
+        if number in waits:
+            api.append(call("cudaStreamSynchronize", at + 200, at + 2_000))
+    step = step_of(ops, api)
+
+    assert (step.ways, step.repeats) == ((way,), repeats)
+    assert step.node_ns.tolist() == [440, 490, 595] * (len(way) // 2)
+
+
+def test_the_step_and_the_way_with_most_device_time_are_first():
+    ops, api, number = [], [], 0
+    for round_ in range(3):
+        # A node alone; two graphs and the same the other way round; six nodes that take less.
+        for at, ways in enumerate(([[900]], [[100], [200, 200]], [[300, 300], [100]], [[50] * 6])):
+            for place, lengths in enumerate(ways):
+                number += 1
+                begin = 100_000 * round_ + 20_000 * at + 2_000 * place
+                ends = [60 + sum(lengths[: i + 1]) for i in range(len(lengths))]
+                nodes = zip([60, *ends], ends, strict=False)
+                own, launch = launched(begin, number, *nodes, graph_exec=10 * at + place + 2)
+                ops += own
+                api.append(launch)
+            api.append(call("cudaStreamSynchronize", begin + 100, begin + 5_000))
+    step = step_of(ops, api)
+
+    assert (step.ways, step.sizes, step.repeats) == (((2, 1), (1, 2)), (2, 1), 3)
+    assert step.node_ns.tolist() == [300, 300, 100]
+
+
+def test_streams_have_steps_of_their_own():
+    ops, api, number = [], [], 0
+    for round_ in range(3):
+        for place, stream in enumerate((7, 9, 7)):
+            number += 1
+            own, launch = launched(
+                10_000 * round_ + 1_000 * place,
+                number,
+                (60, 600 - 100 * place),
+                graph_exec=2 + place,
+                stream_id=stream,
+            )
+            ops += own
+            api.append(launch)
+    step = step_of(ops, api)
+
+    assert (step.ways, step.repeats) == (((1, 1),), 3)
+    assert step.node_ns.tolist() == [540, 340]
+
+
+def test_threads_wait_for_their_own_steps():
+    ops, api = [], []
+    for number in range(6):
+        # Two execs of one node in turn; meanwhile another thread launches, and waits later.
+        at, execs = 10_000 * number, 2 + number % 2
+        own, launch = launched(at, 2 * number, (60, 900), graph_exec=execs)
+        others, other = launched(
+            at + 100, 2 * number + 1, (60, 400), graph_exec=4 + execs, stream_id=9
+        )
+        ops += own + others
+        api += [
+            launch,
+            other | {"thread_id": 5},
+            call("cudaStreamSynchronize", at + 100, at + 907),
+            call("cudaStreamSynchronize", at + 200, at + 3_000, thread_id=5),
+        ]
+    step = step_of(ops, api)
+
+    assert (step.ways, step.repeats, step.notice_ns) == (((1,),), 12, (7 + 2_100) / 2)
