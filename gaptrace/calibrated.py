@@ -146,7 +146,7 @@ def _warnings(step: TracedStep, advice: Advice, costs: StepCosts) -> list[TraceW
             )
         )
     slow_host = costs.host(len(costs.node_ns)) > costs.device_only_ns
-    if slow_host and len(advice.sizes) > 1 and step.repeats < 3:
+    if slow_host and advice.verdict == "chunk" and step.repeats < 3:
         warnings.append(
             TraceWarning("few_steps", f"only {step.repeats} steps were seen: record more of them")
         )

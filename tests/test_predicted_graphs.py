@@ -82,6 +82,19 @@ def test_chunks_for_a_slow_host_are_not_advised_on_two_steps_without_a_warning(
     assert ("few_steps" in [each.code for each in found.warnings]) == warned
 
 
+def test_no_graphs_advised_on_two_steps_need_no_more_of_them():
+    slow = (12_000, 12_000_000)
+    found = recommended(
+        *graphs(2, launch_us=200),
+        graph_launch_api_ns=slow,
+        graph_launch_latency_ns=slow,
+        launch_queued_api_ns=(100, 100, 100),
+    )
+
+    assert found.verdict == "do_not_graph"
+    assert "few_steps" not in [each.code for each in found.warnings]
+
+
 def test_the_pace_of_the_same_step_kernel_by_kernel_is_that_of_single_launches():
     ops, api = graphs(5, nodes=10, launch_us=1_000)
     ranges = []
