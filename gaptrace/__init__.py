@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from gaptrace.cell import load_ipython_extension as load_ipython_extension
     from gaptrace.live.capture import capture
     from gaptrace.live.measure import measure
-    from gaptrace.live.ranges import range, step
+    from gaptrace.live.ranges import range
     from gaptrace.live.split import split
+    from gaptrace.live.step import step
     from gaptrace.notebook import open
     from gaptrace.trace import Trace
     from gaptrace.tuning import tune
@@ -48,7 +49,7 @@ _HOME = {
     "open": "gaptrace.notebook",
     "range": "gaptrace.live.ranges",
     "split": "gaptrace.live.split",
-    "step": "gaptrace.live.ranges",
+    "step": "gaptrace.live.step",
     "tune": "gaptrace.tuning",
 }
 

@@ -1,4 +1,4 @@
-"""NVTX ranges for the user's own code: `gaptrace.range` and `gaptrace.step`.
+"""NVTX ranges for the user's own code: `gaptrace.range`, and what `gaptrace.step` is made of.
 
 Ranges go to the domain `gaptrace` through the `nvtx` package. Where that package is absent, or
 no recorder is attached, nothing is recorded: a decorated function is returned unchanged and a
@@ -7,13 +7,10 @@ no recorder is attached, nothing is recorded: a decorated function is returned u
 
 import functools
 import inspect
-import itertools
 from collections.abc import Callable
 from numbers import Integral
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast, overload
-
-from gaptrace.live.plans import planned
+from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,7 +49,7 @@ class Range:
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Put the range around every call of a function or a coroutine function."""
-        return _around(function, self._domain, lambda: self._attributes)
+        return around(function, self._domain, lambda: self._attributes)
 
 
 _OFF = Range(None, None)
@@ -89,45 +86,14 @@ def range(name: str, payload: float | None = None) -> Range:
     return Range(domain, domain.get_event_attributes(name, payload=_plain(payload)))
 
 
-@overload
-def step(function: Callable[P, R], /) -> Callable[P, R]: ...
-
-
-@overload
-def step(*, name: str = "step") -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-
-
-def step(
-    function: Callable[P, R] | None = None, /, *, name: str = "step"
-) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
-    """Mark every call of a function as one step: a range whose payload counts the calls from 0.
-
-    Args:
-        function: the function that runs one step, when used as `@gaptrace.step`.
-        name: what the steps are called in reports, as in `@gaptrace.step(name="decode")`.
-
-    Raises:
-        TypeError: used on a generator function, see `range`; or a name is given without `name=`.
-    """
-    if function is None:
-        return functools.partial(_step, name=name)
-    if not callable(function):
-        raise TypeError(f"{function!r} is no function; write @gaptrace.step(name={function!r})")
-    return _step(function, name=name)
-
-
-def _step(function: Callable[P, R], *, name: str) -> Callable[P, R]:
-    function = planned(function, name)
-    domain = recording_domain()
-    calls = itertools.count()
-    return _around(
-        function, domain, lambda: cast(Any, domain).get_event_attributes(name, payload=next(calls))
-    )
-
-
-def _around(
+def around(
     function: Callable[P, R], domain: Any | None, attributes: Callable[[], Any]
 ) -> Callable[P, R]:
+    """Put a range around every call of a function, with attributes that are asked for each time.
+
+    Raises:
+        TypeError: it is a generator function.
+    """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
             f"{function.__qualname__} is a generator: a range around its call would end before its "
