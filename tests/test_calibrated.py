@@ -159,7 +159,7 @@ def test_what_a_capture_compiles_is_no_cost_of_launching():
     assert single_launch_ns(1_000, 1_000, 1_000) > usual + 3 * US
 
 
-def capture_of(*starts_us, others=(), end_us=2_020, failed=False):
+def capture_of(*starts_us, others=(), end_us=2_020, failed=False, at_us=-1_000_000):
     """A capture of single launches and other calls that begin then, each 2 us long."""
     calls = [
         call("cudaStreamBeginCapture", 0, US),
@@ -168,7 +168,7 @@ def capture_of(*starts_us, others=(), end_us=2_020, failed=False):
         call("cudaStreamEndCapture", (end_us - 1) * US, end_us * US, return_code=int(failed)),
     ]
     return [
-        each | {"start_ns": each["start_ns"] - 10**9, "end_ns": each["end_ns"] - 10**9}
+        each | {"start_ns": each["start_ns"] + at_us * US, "end_ns": each["end_ns"] + at_us * US}
         for each in calls
     ]
 
@@ -194,6 +194,11 @@ def test_only_pauses_of_a_capture_are_taken_as_usual_intervals():
     # Every tenth interval nine times as long: that is how the program launches, 36 us on average.
     slower = [20 * n + 160 * (n // 10) for n in range(1, 101)]
     assert single_launch_of(capture_of(*slower, end_us=3_620)) > usual + 3 * US
+    # Three captures, but of two shapes: none of them comes often.
+    shapes = capture_of(*paused, end_us=42_020)
+    shapes += capture_of(*paused, end_us=42_020, at_us=-900_000)
+    shapes += capture_of(*paused[:50], end_us=42_020 - 1_000, at_us=-800_000)
+    assert single_launch_of(shapes) == pytest.approx(usual)
     # A capture that failed, or that holds nothing, tells nothing.
     nothing = single_launch_of([])
     assert nothing < usual - 3 * US

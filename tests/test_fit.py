@@ -111,6 +111,7 @@ def test_what_is_measured_below_nothing_is_nothing():
     found = fit(costs, whole(800, device_ns=820), [])
 
     assert found.notice_ns == 0
+    assert found.model.node_ns.tolist() == [100.0] * 8
     assert found.step_ns((8,)) == 800
 
 

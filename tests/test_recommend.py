@@ -95,6 +95,18 @@ def test_building_once_is_no_reason_to_cut_a_graph_whose_launches_hardly_show():
 
     assert (found.verdict, found.nodes, found.schedule) == ("one_graph", 600, (600,))
     assert found.predicted_ns == {"one_graph": 2_003_000, "device_only": 2_000_000}
+    assert found.gain_ns == 0
+
+
+def test_a_device_that_starts_before_the_launch_returns_waits_no_longer_than_that():
+    ops, api = [], []
+    for number in range(1, 6):
+        at = (number - 1) * 2_004 * US
+        api.append(call("cudaGraphLaunch", at, at + 50 * US, number))
+        ops.append(graph(at + 3 * US, at + 2_003 * US, number))
+    found = recommended([op(-200 * US, -150 * US), *ops], api)
+
+    assert found.predicted_ns == {"one_graph": 2_003_000, "device_only": 2_000_000}
 
 
 def test_a_graph_of_one_node_cannot_be_cut():

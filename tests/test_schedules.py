@@ -236,6 +236,18 @@ def test_of_round_numbers_that_cost_the_same_the_largest_is_taken():
     times = np.full(40, 200.0)
     times[9:20] = 100  # 10, 16 and 20 are round
     assert plateau(times).recommended == 20
+    times[15] = 99.9
+    assert plateau(times).recommended == 16
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "recommended"),
+    [(45, 55, 50), (60, 70, 64), (95, 110, 100), (190, 220, 200), (480, 510, 500), (21, 31, 31)],
+)
+def test_round_are_powers_of_two_and_one_two_or_five_times_a_power_of_ten(lo, hi, recommended):
+    times = np.full(1000, 200.0)
+    times[lo - 1 : hi] = 100
+    assert plateau(times).recommended == recommended
 
 
 @untimed
