@@ -147,6 +147,8 @@ def verdict(single, chunk, graph=GRAPH):
         ((3000, 3002, 2998), (900, 902, 898), "chunk", 100),
         # ... by more than chance, but by less than half a percent ...
         ((3000, 3002, 2998), (997, 999, 995), "one_graph", 2000),
+        # ... by chance ...
+        ((3000, 3002, 2998), (900, 1500, 500), "one_graph", 2000),
         # ... slower.
         ((3000, 3002, 2998), (1100, 1101, 1099), "one_graph", 2000),
         # One graph is slower than launches, or no different from them.
@@ -166,6 +168,12 @@ def test_verdicts_follow_the_clock(single, chunk, expected, gain_ns):
     assert all(item.evidence == "timed" for item in found.inputs)
     assert found.measured_ns["graph:600"] == 1000
     assert found.break_even_replays == (1 if single and single[0] == 3000 else None)
+
+
+def test_a_graph_that_was_not_cut_is_compared_with_launches():
+    times = measured(timing("per_launch", 3000, 3002, 2998), GRAPH)
+    found = recommendation(times, times, None)
+    assert (found.verdict, found.gain_ns) == ("one_graph", 2000)
 
 
 def test_a_gain_by_chance_is_no_reason_for_a_graph():

@@ -317,6 +317,15 @@ def test_builds_at_every_launch_are_the_regime(call_name, regime):
     assert found.gain_cap_ns == 4 * 720 * US
 
 
+def test_what_an_update_at_every_launch_costs_by_size_is_not_in_the_trace():
+    # As with graphs built once, launches hardly show: 3 us of 2 ms. The 20 us of updates may.
+    every = [("cudaGraphExecUpdate", 20)]
+    ops, api = replayed(5, launch_us=3, before_us=1, graph_us=2_000, every=every)
+    found = recommended(ops, api)
+
+    assert (found.verdict, found.cause) == ("needs_calibration", "host_cost_by_nodes")
+
+
 def test_without_graphs_and_with_a_busy_device_graphs_gain_nothing():
     ops = [op(i * 1_000_000, i * 1_000_000 + 999_000, i) for i in range(1, 9)]
     api = [call("cudaLaunchKernel", i * 10_000, i * 10_000 + 5_000, i) for i in range(1, 9)]
