@@ -69,11 +69,11 @@ def fit(costs: Sequence[LaunchCost], graph: ArmTiming, chunks: Sequence[ArmTimin
     launch = [cost.launch_ns for cost in costs]
     ready = [max(0.0, cost.alone_ns - float(device[cost.nodes]) - notice_ns) for cost in costs]
     model = ChunkModel(
-        HostCost.fit(sizes, launch, quantile=0.5),
+        HostCost.fit(sizes, launch),
         nodes,
         np.diff(device),
         cut_gap_ns=cut_gap_ns,
-        ready=HostCost.fit(sizes, ready, quantile=0.5),
+        ready=HostCost.fit(sizes, ready),
     )
     errors = [
         abs(makespan(model, arm.arm.schedule) + notice_ns - arm.step_ns) / arm.step_ns

@@ -84,7 +84,7 @@ def plateau(uniform_ns: Floats, *, fraction: float = 0.005) -> Plateau:
     lo, hi = _run(near, best)
     powers = range(total.bit_length())
     round_numbers = {2**i for i in powers} | {d * 10**i for d in (1, 2, 5) for i in powers}
-    good = [size for size in sorted(round_numbers) if size <= total and near[size - 1]]
+    good = [size for size in round_numbers if size <= total and near[size - 1]]
     choice = [size for size in good if lo <= size <= hi] or good or [best]
     cheapest = min(choice, key=lambda size: (float(uniform_ns[size - 1]), -size))
     recommended = total if near[-1] else cheapest

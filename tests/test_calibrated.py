@@ -159,6 +159,53 @@ def test_what_a_capture_compiles_is_no_cost_of_launching():
     assert single_launch_ns(1_000, 1_000, 1_000) > usual + 3 * US
 
 
+def capture_of(*starts_us, others=(), end_us=2_020, failed=False, at_us=-1_000_000):
+    """A capture of single launches and other calls that begin then, each 2 us long."""
+    calls = [
+        call("cudaStreamBeginCapture", 0, US),
+        *(call("cudaLaunchKernel", us * US, (us + 2) * US) for us in starts_us),
+        *(call("cudaEventRecord", us * US, (us + 2) * US) for us in others),
+        call("cudaStreamEndCapture", (end_us - 1) * US, end_us * US, return_code=int(failed)),
+    ]
+    return [
+        each | {"start_ns": each["start_ns"] + at_us * US, "end_ns": each["end_ns"] + at_us * US}
+        for each in calls
+    ]
+
+
+def single_launch_of(capture):
+    ops, api = arms("node")
+    made = trace(ops, capture + api, granularity="node")
+    found = analyze(made, calibration=H200).recommendation
+    return {each.name: each.value for each in found.inputs}["single_launch_ns"]
+
+
+def test_only_pauses_of_a_capture_are_taken_as_usual_intervals():
+    every_20_us = range(20, 2_001, 20)
+    usual = single_launch_of(capture_of(*every_20_us))
+    # The first launch comes late; between calls that launch nothing a pause is one all the same.
+    late = [us + 40_000 for us in every_20_us]
+    assert single_launch_of(capture_of(*late, end_us=42_020)) == pytest.approx(usual)
+    paused = [20, *late[1:]]
+    others = range(500, 40_000, 100)
+    assert single_launch_of(capture_of(*paused, others=others, end_us=42_020)) == pytest.approx(
+        usual
+    )
+    # Every tenth interval nine times as long: that is how the program launches, 36 us on average.
+    slower = [20 * n + 160 * (n // 10) for n in range(1, 101)]
+    assert single_launch_of(capture_of(*slower, end_us=3_620)) > usual + 3 * US
+    # Three captures, but of two shapes: none of them comes often.
+    shapes = capture_of(*paused, end_us=42_020)
+    shapes += capture_of(*paused, end_us=42_020, at_us=-900_000)
+    shapes += capture_of(*paused[:50], end_us=42_020 - 1_000, at_us=-800_000)
+    assert single_launch_of(shapes) == pytest.approx(usual)
+    # A capture that failed, or that holds nothing, tells nothing.
+    nothing = single_launch_of([])
+    assert nothing < usual - 3 * US
+    assert single_launch_of(capture_of(*every_20_us, failed=True)) == nothing
+    assert single_launch_of(capture_of()) == nothing
+
+
 def test_every_input_says_where_it_is_from_and_how_sure_it_is():
     found = analyze(six_hundred("graph"), calibration=H200).recommendation
     inputs = {each.name: each for each in found.inputs}

@@ -65,6 +65,8 @@ def test_the_next_node_is_the_smallest_that_may_run(graph, random):
 def test_a_cycle_has_no_order():
     with pytest.raises(ValueError, match="cycle"):
         cuts.topological_order(3, as_edges([(0, 1), (1, 2), (2, 1)]))
+    with pytest.raises(ValueError, match="cycle"):
+        cuts.topological_order(2, as_edges([(0, 1), (1, 1)]))
 
 
 # Widths

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaptrace.cost import ChunkModel, HostCost, NotIdentifiableError, makespan
-from gaptrace.fit import fit
-from gaptrace.schedules import uniform
+from gaptrace.fit import Fit, fit
+from gaptrace.schedules import plateau, uniform
 from gaptrace.timings import Arm, ArmTiming, LaunchCost, Measurement
 from gaptrace.tuning import recommendation
 
@@ -72,6 +72,49 @@ def test_nodes_of_different_length_are_told_apart_as_far_as_the_parts_do():
     assert device[255] == pytest.approx(128_000 + 640_000, rel=1e-3)
 
 
+def launched(nodes, launch_ns, alone_ns, row_ns):
+    return LaunchCost(nodes, launch_ns, alone_ns, row_ns)
+
+
+def whole(step_ns, device_ns=None):
+    device_ns = step_ns if device_ns is None else device_ns
+    return ArmTiming(Arm("graph", (8,)), ((step_ns,),), ((device_ns,),), (800,))
+
+
+def test_the_error_is_the_largest_of_all_arms():
+    # Nodes of 100 ns, launches of 10 ns: 810 ns as one graph and in two. One graph is timed at
+    # that, chunks 90 ns above and 190 ns below.
+    costs = [launched(4, 10, 410, 400), launched(8, 10, 810, 800)]
+    chunks = [
+        ArmTiming(Arm("chunks", (4, 4)), ((ns,),), ((ns,),), (800,)) for ns in (900, 1000, 620)
+    ]
+
+    assert fit(costs, whole(810), []).error_fraction == 0
+    assert fit(costs, whole(810), chunks[:1]).error_fraction == pytest.approx(90 / 900)
+    assert fit(costs, whole(810), chunks[:2]).error_fraction == pytest.approx(190 / 1000)
+    assert fit(costs, whole(810), chunks).error_fraction == pytest.approx(190 / 620)
+
+
+def test_nodes_that_only_the_host_tells_of_are_as_long_as_those_before():
+    # A row of the whole takes as long as its launches: its own time, 800 ns, is hidden.
+    costs = [launched(c, 10, 100 * c + 10, 100 * c) for c in (1, 2, 4)]
+    costs.append(launched(8, 900, 900, 900))
+
+    found = fit(costs, whole(1000), [])
+    assert found.model.node_ns.tolist() == [100.0] * 8
+
+
+def test_what_is_measured_below_nothing_is_nothing():
+    # The step is over sooner by the host's clock than by the device's, and a launch alone sooner
+    # than its row: by chance, since neither can be.
+    costs = [launched(4, 10, 390, 400), launched(8, 10, 790, 800)]
+    found = fit(costs, whole(800, device_ns=820), [])
+
+    assert found.notice_ns == 0
+    assert found.model.node_ns.tolist() == [100.0] * 8
+    assert found.step_ns((8,)) == 800
+
+
 def test_a_step_bound_by_the_host_cannot_be_fitted():
     true = ChunkModel(HostCost.linear(50_000, 5000), 64, 100)
     with pytest.raises(NotIdentifiableError, match="bound by the host"):
@@ -104,6 +147,8 @@ def verdict(single, chunk, graph=GRAPH):
         ((3000, 3002, 2998), (900, 902, 898), "chunk", 100),
         # ... by more than chance, but by less than half a percent ...
         ((3000, 3002, 2998), (997, 999, 995), "one_graph", 2000),
+        # ... by chance ...
+        ((3000, 3002, 2998), (900, 1500, 500), "one_graph", 2000),
         # ... slower.
         ((3000, 3002, 2998), (1100, 1101, 1099), "one_graph", 2000),
         # One graph is slower than launches, or no different from them.
@@ -123,3 +168,52 @@ def test_verdicts_follow_the_clock(single, chunk, expected, gain_ns):
     assert all(item.evidence == "timed" for item in found.inputs)
     assert found.measured_ns["graph:600"] == 1000
     assert found.break_even_replays == (1 if single and single[0] == 3000 else None)
+
+
+def test_a_graph_that_was_not_cut_is_compared_with_launches():
+    times = measured(timing("per_launch", 3000, 3002, 2998), GRAPH)
+    found = recommendation(times, times, None)
+    assert (found.verdict, found.gain_ns) == ("one_graph", 2000)
+
+
+def test_a_gain_by_chance_is_no_reason_for_a_graph():
+    assert verdict((1010, 1310, 710), (1100, 1101, 1099)).verdict == "no_difference_shown"
+
+
+def test_a_recommendation_tells_what_the_fit_holds_and_the_fastest_of_the_chunks():
+    # a(c) = 10 + c. One graph: 610 + 600. Six chunks: the last starts at 6 * 110 and takes 100.
+    # The host knows 20 later.
+    model = ChunkModel(HostCost.linear(10, 1), 600, 1.0, cut_gap_ns=5)
+    fitted = Fit(model, notice_ns=20, cut_gap_ns=5, error_fraction=0.25)
+    slower = timing("chunks", 950, 952, 948, schedule=(200,) * 3)
+    faster = timing("chunks", 900, 902, 898, schedule=(100,) * 6)
+    times = measured(GRAPH, slower, faster)
+    found = recommendation(times, times, fitted)
+
+    assert (found.verdict, found.chunk, found.gain_ns) == ("chunk", 100, 100)
+    assert found.predicted_ns == {"one_graph": 1230, "device_only": 600, "chunk": 780}
+    assert found.measured_ns == {"graph:600": 1000, "chunk:200": 950, "chunk:100": 900}
+    good = plateau(uniform(model))
+    assert found.plateau == (good.lo, good.hi)
+    assert {each.name: (each.value, each.samples) for each in found.inputs} == {
+        "nodes": (600, 1),
+        "capture_ns": (1000, 1),
+        "instantiate_ns": (500, 1),
+        # Three rounds of twenty steps; the error is that of three arms.
+        "device_ns": (600, 60),
+        "launch_fixed_ns": (10, 60),
+        "launch_whole_ns": (610, 60),
+        "cut_gap_ns": (5, 60),
+        "notice_ns": (20, 60),
+        "prediction_error_fraction": (0.25, 3),
+    }
+
+    # Without graphs there are no sizes; what was not timed is no input.
+    single = timing("per_launch", 800, 802, 798)
+    bare = timing("graph", 1000, 1002, 998, schedule=(600,))
+    times = measured(single, bare, faster, capture_ns=None)
+    found = recommendation(times, times, None)
+    assert {each.name for each in found.inputs} == {"nodes"}
+    times = measured(single, bare, timing("chunks", 1100, 1102, 1098, schedule=(100,) * 6))
+    found = recommendation(times, times, fitted)
+    assert (found.verdict, found.plateau) == ("do_not_graph", None)

@@ -164,6 +164,18 @@ def test_at_the_factor_found_the_advice_loses_and_just_before_it_does_not(
                 assert loses(row.name, factor)
 
 
+def test_what_the_advice_loses_is_weighed_against_the_step_not_the_work_before_it():
+    # Behind a millisecond of earlier work a cut costs 400 ns of 100 us: 0.5 % if cuts cost 1.25
+    # times as much, or nodes 0.8 times. Found to 5 %.
+    rows = sensitivity(costs(cut=400, free=1_000_000), (50, 50))
+    found = {row.name: (row.smaller, row.larger) for row in rows}
+
+    # Launches here do not grow with nodes; a figure of nothing cannot be wrong by a factor.
+    assert found.keys() == {"host_fixed_ns", "device_ns", "cut_gap_ns", "device_free_ns"}
+    assert found["cut_gap_ns"] == (None, pytest.approx(1.25 * 1.025, rel=0.025))
+    assert found["device_ns"] == (pytest.approx(0.8 / 1.025, rel=0.025), None)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "changed"),
     [

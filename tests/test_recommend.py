@@ -95,6 +95,48 @@ def test_building_once_is_no_reason_to_cut_a_graph_whose_launches_hardly_show():
 
     assert (found.verdict, found.nodes, found.schedule) == ("one_graph", 600, (600,))
     assert found.predicted_ns == {"one_graph": 2_003_000, "device_only": 2_000_000}
+    assert found.gain_ns == 0
+
+
+def test_a_device_that_starts_before_the_launch_returns_waits_no_longer_than_that():
+    ops, api = [], []
+    for number in range(1, 6):
+        at = (number - 1) * 2_004 * US
+        api.append(call("cudaGraphLaunch", at, at + 50 * US, number))
+        ops.append(graph(at + 3 * US, at + 2_003 * US, number))
+    found = recommended([op(-200 * US, -150 * US), *ops], api)
+
+    assert found.predicted_ns == {"one_graph": 2_003_000, "device_only": 2_000_000}
+
+
+def test_a_graph_of_one_node_cannot_be_cut():
+    ops, api = [], []
+    for step in range(1, 6):
+        at = step * 300 * US
+        api.append(call("cudaGraphLaunch", at, at + 100 * US, step))
+        ops.append(node(at + 100 * US, at + 299 * US, step, 0))
+    found = analyze(trace(ops, api, granularity="node")).recommendation
+
+    assert (found.nodes, found.verdict, found.cause) == (1, "not_a_chunk_problem", "launch_call")
+
+
+def test_a_trace_does_not_tell_whether_several_graphs_should_be_one():
+    # As above, but a step is two graphs, the second queued behind the first.
+    ops, api = [], []
+    for step in range(5):
+        at = step * 2_004 * US
+        api += [
+            call("cudaGraphLaunch", at + US, at + 4 * US, 2 * step + 1),
+            call("cudaGraphLaunch", at + 4 * US, at + 7 * US, 2 * step + 2),
+        ]
+        ops += [
+            graph(at + 4 * US, at + 1_004 * US, 2 * step + 1),
+            graph(at + 1_004 * US + 100, at + 2_004 * US, 2 * step + 2),
+        ]
+    found = recommended([op(-200 * US, -150 * US), *ops], api)
+
+    assert {each.name: each.value for each in found.inputs}["graphs_per_step"] == 2
+    assert (found.verdict, found.cause) == ("needs_calibration", "host_cost_by_nodes")
 
 
 def test_launches_that_hardly_show_make_no_difference():
@@ -275,6 +317,15 @@ def test_builds_at_every_launch_are_the_regime(call_name, regime):
     assert found.gain_cap_ns == 4 * 720 * US
 
 
+def test_what_an_update_at_every_launch_costs_by_size_is_not_in_the_trace():
+    # As with graphs built once, launches hardly show: 3 us of 2 ms. The 20 us of updates may.
+    every = [("cudaGraphExecUpdate", 20)]
+    ops, api = replayed(5, launch_us=3, before_us=1, graph_us=2_000, every=every)
+    found = recommended(ops, api)
+
+    assert (found.verdict, found.cause) == ("needs_calibration", "host_cost_by_nodes")
+
+
 def test_without_graphs_and_with_a_busy_device_graphs_gain_nothing():
     ops = [op(i * 1_000_000, i * 1_000_000 + 999_000, i) for i in range(1, 9)]
     api = [call("cudaLaunchKernel", i * 10_000, i * 10_000 + 5_000, i) for i in range(1, 9)]
@@ -288,6 +339,44 @@ def test_without_graphs_and_with_a_waiting_device_the_cost_of_a_graph_is_missing
     api = [call("cudaLaunchKernel", i * 10_000 - 6_000, i * 10_000, i) for i in range(1, 50)]
     found = analyze(trace(ops, api)).recommendation
 
+    assert (found.verdict, found.cause) == ("needs_calibration", "graph_launch_cost")
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("cudaStreamSynchronize", "host_sync"),
+        ("cudaMemcpy", "host_sync"),
+        ("cudaMalloc", "api_other"),
+    ],
+)
+@pytest.mark.parametrize(("launch_us", "other_us"), [(1000, 2), (10, 2), (5, 5), (2, 10)])
+def test_without_graphs_something_else_is_the_problem_if_it_takes_more_than_launches(
+    name, cause, launch_us, other_us
+):
+    ops, api = [], []
+    for number in range(1, 22):
+        at = number * (launch_us + 4 + other_us) * US
+        start = at + launch_us * US
+        api.append(call("cudaLaunchKernel", at, start, number))
+        ops.append(op(start, start + 4 * US, number))
+        api.append(call(name, start + 4 * US, start + (4 + other_us) * US))
+    found = analyze(trace(ops, api)).recommendation
+
+    assert found.gain_cap_ns == 20 * launch_us * US
+    assert (found.verdict, found.cause) == (
+        ("needs_calibration", "graph_launch_cost")
+        if launch_us >= other_us
+        else ("not_a_chunk_problem", cause)
+    )
+
+
+def test_without_graphs_pauses_between_queued_kernels_are_what_a_graph_could_shorten():
+    ops = [op(i * 10 * US, i * 10 * US + 8 * US, i) for i in range(20, 40)]
+    api = [call("cudaLaunchKernel", i * US, i * US + 500, i) for i in range(20, 40)]
+    found = analyze(trace(ops, api)).recommendation
+
+    assert found.gain_cap_ns == 0
     assert (found.verdict, found.cause) == ("needs_calibration", "graph_launch_cost")
 
 

@@ -174,6 +174,12 @@ def test_no_gain_where_earlier_work_covers_the_launch():
     assert plateau(uniform(model)).best == 100
 
 
+def test_the_remainder_is_last_where_it_costs_the_same_in_front():
+    model = ChunkModel(HostCost.linear(10, 1), 100, 5, cut_gap_ns=2, device_free_ns=110)
+    assert makespan(model, [10, 30, 30, 30]) == makespan(model, [30, 30, 30, 10])
+    assert uniform_sizes(model, 30) == (30, 30, 30, 10)
+
+
 @pytest.mark.parametrize("chunk", [1, 4, 10, 25, 50, 100])
 @pytest.mark.parametrize(("fixed", "slope"), [(7, 2), (90, 2), (7, 30)])
 def test_equal_chunks_match_the_closed_form(chunk, fixed, slope):
@@ -189,15 +195,15 @@ def test_equal_chunks_match_the_closed_form(chunk, fixed, slope):
 
 
 def test_closed_form_explains_each_regime():
-    # sqrt(900*4/1) = 60 and sqrt(900*64/(5+1)) = 98
-    model = ChunkModel(HostCost.linear(64, 1), 900, 5, in_graph_gap_ns=1, cut_gap_ns=4)
+    # sqrt(900*16/4) = 60 and sqrt(900*64/(5+1)) = 98
+    model = ChunkModel(HostCost.linear(64, 4), 900, 5, in_graph_gap_ns=1, cut_gap_ns=16)
     assert closed_form(model) == (60.0, close(97.98, abs=0.01))
-    # Slack: (E_0 - F)/p = (264 - 64)/1
-    slack = ChunkModel(HostCost.linear(64, 1), 900, 6, cut_gap_ns=4, device_free_ns=264)
+    # Slack: (E_0 - F)/p = (864 - 64)/4
+    slack = ChunkModel(HostCost.linear(64, 4), 900, 6, cut_gap_ns=16, device_free_ns=864)
     assert closed_form(slack)[0] == 200.0
-    # Constant-time launch: one graph. A free one behind a slow host: single nodes.
+    # Constant-time launch: one graph. A free one, or a free cut: single nodes.
     assert closed_form(ChunkModel(HostCost.linear(64, 0), 900, 6, cut_gap_ns=4))[0] == 900.0
-    assert closed_form(ChunkModel(HostCost.linear(0, 9), 900, 6))[1] == 1.0
+    assert closed_form(ChunkModel(HostCost.linear(0, 9), 900, 6)) == (1.0, 1.0)
 
 
 def test_uniform_of_a_hundred_thousand_nodes_agrees_with_the_recurrence():
@@ -224,6 +230,24 @@ def test_plateau_is_the_run_around_the_round_number():
     assert plateau(times, fraction=0.0).recommended == 23
     times[39] = 100.45
     assert plateau(times).recommended == 40  # one graph is as good
+
+
+def test_of_round_numbers_that_cost_the_same_the_largest_is_taken():
+    times = np.full(40, 200.0)
+    times[9:20] = 100  # 10, 16 and 20 are round
+    assert plateau(times).recommended == 20
+    times[15] = 99.9
+    assert plateau(times).recommended == 16
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "recommended"),
+    [(45, 55, 50), (60, 70, 64), (95, 110, 100), (190, 220, 200), (480, 510, 500), (21, 31, 31)],
+)
+def test_round_are_powers_of_two_and_one_two_or_five_times_a_power_of_ten(lo, hi, recommended):
+    times = np.full(1000, 200.0)
+    times[lo - 1 : hi] = 100
+    assert plateau(times).recommended == recommended
 
 
 @untimed

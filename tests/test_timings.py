@@ -140,6 +140,11 @@ def test_the_error_of_a_median():
     assert difference_error([29, 30, 30, 31, 32], [9, 10, 10, 11, 12]) == pytest.approx(
         2.3033, abs=1e-3
     )
+    # sqrt(1.6287^2 + (10 * 1.6287)^2), whichever is the noisier
+    samples = [29, 30, 30, 31, 32], [90, 100, 100, 110, 120]
+    assert difference_error(*samples) == pytest.approx(16.368, abs=1e-2)
+    assert difference_error(*samples[::-1]) == difference_error(*samples)
+    assert difference_error([1, 2], [1, 2, 3]) is None
 
 
 @settings(max_examples=10)
