@@ -38,11 +38,15 @@ def memory_set(own, graph, other, memory):
     own.cuda.cuMemsetD8Async(memory, 0, 4, other)
 
 
+def event(own, graph, other, memory):
+    own.cuda.cuEventRecord(own.new_event(), other)
+
+
 def the_graph(own, graph, other, memory):
     own.cuda.cuGraphLaunch(graph, other)
 
 
-KINDS = (kernel_on_its_own_stream, kernel, eight_kernels, copy, memory_set, the_graph)
+KINDS = (kernel_on_its_own_stream, kernel, eight_kernels, copy, memory_set, event, the_graph)
 
 
 def paces(do):

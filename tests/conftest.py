@@ -1,5 +1,8 @@
 """Settings and fixtures that tests share."""
 
+import os
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -26,3 +29,13 @@ def installed(monkeypatch):
         monkeypatch.setattr("gaptrace.record.cupti.package_versions", lambda: found)
 
     return pretend
+
+
+@pytest.fixture
+def nobody() -> Iterator[None]:
+    """Root reads every file and writes everywhere: be somebody else for a while."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(user)

@@ -9,6 +9,7 @@ import itertools
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,7 @@ class FakeGpu:
     def __init__(self) -> None:
         self.live: dict[int, str] = {}  # handle -> what it is
         self.captured: list[int] = []  # nodes of every graph that was captured
-        self.copied = 0
+        self.copied: Counter[int] = Counter()  # by stream
         self.refuses: set[str] = set()  # names of calls that fail
         self._handles = itertools.count(1000)
         self._nodes: dict[int, list[tuple[str, list[int]]]] = {}
@@ -173,7 +174,7 @@ class FakeGpu:
     def cuMemcpyDtoDAsync(self, to: int, source: int, size: int, stream: int) -> Ok:
         assert self.live[stream] == "stream"
         assert self.live[to] == "memory"
-        self.copied += 1
+        self.copied[stream] += 1
         return (0,)
 
     def cuMemFree(self, memory: int) -> Ok:

@@ -3,7 +3,7 @@
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -212,16 +212,6 @@ def test_a_pipe(tmp_path, refusal):
 def test_a_file_is_no_folder(tmp_path, refusal):
     path = export(tmp_path / "t.sqlite", kernels=[kernel(1, 2)])
     assert refusal(path / "t.sqlite").startswith("cannot be read (Not a directory)")
-
-
-@pytest.fixture
-def nobody() -> Iterator[None]:
-    """Root reads every file: be somebody else for a while."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    yield
-    os.seteuid(user)
 
 
 @pytest.mark.parametrize("command", ["analyze", "recommend"])

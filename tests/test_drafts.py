@@ -1,7 +1,6 @@
 """Output appears whole or not at all, and takes nobody's place."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,16 +73,6 @@ def test_what_appears_meanwhile_stays(tmp_path, new):
 def test_the_folder_around_must_be_there(tmp_path):
     with pytest.raises(GaptraceError, match="no such folder; make it, or name another"):
         check_is_free(tmp_path / "no" / "out")
-
-
-@pytest.fixture
-def nobody() -> Iterator[None]:
-    """Root writes everywhere: be somebody else for a while."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    yield
-    os.seteuid(user)
 
 
 @pytest.mark.parametrize("new", [new_file, new_folder])

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gaptrace.analysis import analyze
 from gaptrace.cli import main
+from gaptrace.cost import makespan
+from gaptrace.read import read
+from gaptrace.record.calibrations import load
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -30,6 +34,20 @@ def test_the_recommendation_in_the_readme_is_what_is_printed(capsys, monkeypatch
 
     assert main(shown[1].split()) == 0
     assert capsys.readouterr().out.endswith(shown[2])
+
+
+def test_the_predicted_chunks_in_the_readme_are_those_of_the_model():
+    recorded = read(ROOT / "sample_traces/demo_graph.sqlite")
+    calibration = load(ROOT / "sample_traces/h200_calibration.json")
+    schedules = analyze(recorded, calibration=calibration).recommendation.schedules
+    graphs = ((75,), (25,) * 3, (10,) * 7 + (5,))
+    us = [(makespan(schedules.model, sizes) + schedules.added_ns) / 1_000 for sizes in graphs]
+
+    told = re.search(
+        r"chunks of 25 and of 10 come out at ([\d.]+), ([\d.]+) and\s([\d.]+) us", README
+    )
+    assert told
+    assert [f"{each:.1f}" for each in us] == list(told.groups())
 
 
 SHELL = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL))
