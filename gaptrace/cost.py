@@ -76,6 +76,10 @@ class HostCost:
         fixed = low[0] - (low[1] - low[0]) / (counts[1] - counts[0]) * counts[0]
         return cls(max(0.0, float(fixed)), tuple(counts.tolist()), tuple(low.tolist()))
 
+    def times(self, factor: float) -> "HostCost":
+        """Return the cost of a host that takes ``factor`` times as long for every chunk."""
+        return HostCost(factor * self.fixed_ns, self.nodes, tuple(factor * ns for ns in self.ns))
+
     def __call__(self, nodes: ArrayLike) -> Floats:
         """Return the cost in ns of chunks of ``nodes`` nodes, in the same shape."""
         at = np.asarray(nodes, np.float64)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gaptrace.cost import ChunkModel, Floats, HostCost, makespan, per_launch_ns
 from gaptrace.recommendation import NOISE_FRACTION, Alternative, SizeTime, Verdict
-from gaptrace.schedules import growing_schedule, plateau, uniform, uniform_sizes
+from gaptrace.schedules import growing_with_reserve, plateau, uniform, uniform_sizes
 
 #: The size that made people ask (ggml-org/llama.cpp#11867), always among the alternatives.
 _REFERENCE = 512
@@ -124,7 +124,7 @@ def advise(
     now = whole if whole in ways else ways[0]
     found = plateau(costs.uniform_ns)
     sizes = uniform_sizes(costs.model, found.recommended)
-    growing = growing_schedule(costs.model)
+    growing = growing_with_reserve(costs.model)
     if costs.step_ns(growing) < costs.step_ns(sizes) * (1 - NOISE_FRACTION):
         sizes = growing
     best_ns, now_ns = costs.step_ns(sizes), costs.step_ns(now)

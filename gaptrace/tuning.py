@@ -9,7 +9,7 @@ from gaptrace.errors import GpuError
 from gaptrace.fit import Fit, fit
 from gaptrace.live.measure import StepBench, is_recorded
 from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation
-from gaptrace.schedules import growing_schedule, plateau, uniform
+from gaptrace.schedules import growing_with_reserve, plateau, uniform
 from gaptrace.timings import ArmTiming, Kind, Measurement, gain
 from gaptrace.trace import TraceWarning
 
@@ -75,7 +75,7 @@ def _candidates(
     if found is not None:
         best = plateau(uniform(found.model))
         sizes += [best.recommended, best.best]
-        growing = growing_schedule(found.model)
+        growing = growing_with_reserve(found.model)
         if len(set(growing[:-1])) > 1:
             schedules = (growing,)
     if nodes > _REFERENCE:

@@ -1,5 +1,6 @@
 """Chunk sizes and schedules against all ways to cut a step, by hand and as published."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from gaptrace.cost import ChunkModel, HostCost, makespan
 from gaptrace.schedules import (
     closed_form,
     growing_schedule,
+    growing_with_reserve,
     optimal_schedule,
     plateau,
     uniform,
@@ -63,13 +65,12 @@ def test_growing_is_a_schedule_between_the_optimum_and_the_best_uniform(fields):
     assert time >= model.device_only_ns * (1 - 1e-9)
 
 
-def test_growing_is_near_the_optimum():
+def random_steps():
     random = np.random.default_rng(7)
-    above = []
     for _ in range(80):
         nodes = int(random.integers(20, 200))
         mean = random.uniform(500, 8000)
-        model = ChunkModel(
+        yield ChunkModel(
             HostCost.linear(random.uniform(0, 30_000), random.uniform(100, 6000)),
             nodes,
             np.repeat(random.exponential(mean, nodes // 10 + 1), 10)[:nodes],
@@ -77,10 +78,53 @@ def test_growing_is_near_the_optimum():
             cut_gap_ns=random.uniform(0, 5000),
             device_free_ns=random.choice([0.0, random.uniform(0, 200_000)]),
         )
-        best = makespan(model, optimal_schedule(model))
-        above.append(makespan(model, growing_schedule(model)) / best - 1)
+
+
+def test_growing_is_near_the_optimum():
+    above = [
+        makespan(model, growing_schedule(model)) / makespan(model, optimal_schedule(model)) - 1
+        for model in random_steps()
+    ]
     assert np.mean(above) < 0.005
     assert max(above) < 0.05
+
+
+def test_a_reserve_costs_less_than_a_slower_host_without_it():
+    longer, saved = [], []
+    for model in random_steps():
+        slower = replace(model, host=model.host.times(1.25))
+        bold, careful = growing_schedule(model), growing_with_reserve(model)
+        longer.append(makespan(model, careful) / makespan(model, bold) - 1)
+        saved.append(1 - makespan(slower, careful) / makespan(slower, bold))
+    assert np.mean(longer) == pytest.approx(0.0103, abs=0.001)
+    assert np.mean(saved) == pytest.approx(0.0326, abs=0.001)
+    assert min(*longer, *saved) > -1e-9
+
+
+def test_a_reserve_where_all_hides():
+    # A host of 8 us and 0.55 us a node, and 5 us more until the device begins: 3,000 nodes of 9 us.
+    host, ready = HostCost.linear(8_000, 550), HostCost.linear(13_000, 550)
+    model = ChunkModel(host, 3_000, 9_000.0, cut_gap_ns=1_500, ready=ready)
+    slower = replace(model, host=host.times(1.25), ready=ready.times(1.25))
+    bold, careful = growing_schedule(model), growing_with_reserve(model)
+
+    alone = model.device_only_ns
+    assert makespan(model, careful) / alone - makespan(model, bold) / alone < 0.0001
+    assert makespan(slower, bold) / alone > 1.0024
+    assert makespan(slower, careful) / alone < 1.0009
+
+
+@untimed
+@given(steps(longest=30))
+def test_a_schedule_with_reserve_is_no_worse_at_both_ends_than_one_without(fields):
+    model = model_of(fields)
+    ready = model.ready and model.ready.times(1.25)
+    ends = model, replace(model, host=model.host.times(1.25), ready=ready)
+    bold, careful = (
+        sum(makespan(end, sizes) for end in ends)
+        for sizes in (growing_schedule(model), growing_with_reserve(model))
+    )
+    assert careful <= bold * (1 + 1e-9)
 
 
 def test_growing_begins_with_what_hides_behind_earlier_work():
