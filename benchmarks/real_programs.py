@@ -5,9 +5,9 @@
 Programs whose step can be captured are timed in every way by `gaptrace profile --arms`, in a
 process without a recorder; the same arms recorded in both granularities, and the program as it is
 (launched kernel by kernel), each with the calibration of the machine, give predictions. Programs
-that make their graphs themselves (torch.compile, JAX) are timed with and without them. Before each
-program the CPUs that are quietest are chosen, since on a host that is shared others slow some of
-them down twofold.
+that make their graphs themselves (torch.compile, JAX) are timed with and without them. Each process
+runs on the CPUs that are quietest then: on a host that is shared others slow some of them down
+twofold.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 from quiet_cpus import run_on_quiet_cpus
 
 from gaptrace.analysis import analyze
-from gaptrace.cli.calibrations import calibration_for
+from gaptrace.calibration_choice import choose_calibration
 from gaptrace.cost import makespan
 from gaptrace.read import read
 from gaptrace.timings import measurement_of
@@ -50,7 +50,7 @@ PAIRS = {
 
 
 #: Processes that run a step kernel by kernel without a recorder.
-PROCESSES = 4
+PROCESSES = 5
 #: Which of several processes counts: where the host is the slower side, the one that was disturbed
 #: least, since what is predicted is what an undisturbed one takes.
 TYPICAL = {"per_launch": min}
@@ -59,6 +59,7 @@ TYPICAL = {"per_launch": min}
 def profile(folder, program, *options):
     """Profile a program into a folder."""
     script, *arguments = program
+    run_on_quiet_cpus()
     command = [sys.executable, "-m", "gaptrace", "profile", "-o", str(folder), *options]
     done = subprocess.run(
         [*command, str(PROGRAMS / script), *arguments], capture_output=True, text=True, check=False
@@ -70,7 +71,8 @@ def profile(folder, program, *options):
 def advice(export):
     """What gaptrace says of a recording, with the calibration of this machine."""
     trace = read(export)
-    return analyze(trace, calibration=calibration_for(trace, None)).recommendation
+    calibration, _ = choose_calibration(trace, None)
+    return analyze(trace, calibration=calibration).recommendation
 
 
 def of_step(name, program, folder, runs):
@@ -132,6 +134,7 @@ def of_pair(name, programs, folder, runs):
 
 def timed(program):
     """Median step in ns that a program prints, without a recorder."""
+    run_on_quiet_cpus()
     script, *arguments = program
     done = subprocess.run(
         [sys.executable, str(PROGRAMS / script), *arguments],
@@ -176,7 +179,6 @@ def main(argv=None):
     for number, (name, program, of_kind) in enumerate(every):
         if options.only not in name:
             continue
-        run_on_quiet_cpus()
         record = of_kind(name, program, options.folder / f"program{number}", options.runs)
         print(*lines_of(record), sep="\n", flush=True)
         if options.out:

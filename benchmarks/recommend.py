@@ -25,9 +25,10 @@ import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from quiet_cpus import run_on_quiet_cpus
+from quiet_cpus import leave_noisy_cpus, run_on_quiet_cpus
 
 from gaptrace.cost import ChunkModel, HostCost, makespan
 from gaptrace.live.bench import Bench
@@ -46,7 +47,7 @@ COSTS = {
     "instantiate": ("capture", "instantiate", "graph_first_launch", "destroy_graph"),
 }
 #: Steps of each schedule, and seconds for all, at least: when calibrating and when measuring.
-REPEATS, SECONDS = 16, 2.5
+REPEATS, SECONDS = 16, 2.0
 #: Nodes of the graphs by which the device's time is measured; times that is done.
 PIECE, TIMES = 256, 5
 
@@ -70,11 +71,12 @@ def calibrate(bench, steps):
 
 
 def rounds():
-    """Count rounds; the first is for warming up."""
+    """Count rounds on quiet CPUs; the first is for warming up."""
     begin = time.monotonic()
     for number in itertools.count():
         if number > REPEATS and time.monotonic() - begin > SECONDS:
             return
+        leave_noisy_cpus()
         yield number
 
 
@@ -98,24 +100,40 @@ def host_costs(figures, hot, regime):
 
 
 def in_a_row(bench, most, regime):
-    """Median host ns of a chunk by nodes, in steps of `most` nodes; the device is faster.
+    """Median host ns of a chunk by nodes, in steps of `most`, and what the first costs on top.
 
-    Whole steps, since an exec costs more to make the more of them there are already. All sizes in
-    turn, in random order: a host that slows down for a second shall not make some of them look
-    dearer than the others.
+    Whole steps, since an exec costs more to make the more of them there are already; of nodes that
+    the device runs faster than the host launches them. All sizes in turn, in random order: a host
+    that slows down for a second shall not make some of them look dearer than the others.
     """
     sizes = sizes_to(most)
     rows = {nodes: (nodes,) * (most // nodes) for nodes in sizes}
     steps = {nodes: Step(bench, sum(row), (0,)) for nodes, row in rows.items()}
     execs = {nodes: steps[nodes].build(rows[nodes]) for nodes in sizes if regime != "instantiate"}
-    found = {nodes: [] for nodes in sizes}
+    first, rest = ({nodes: [] for nodes in sizes} for _ in range(2))
     for number in rounds():
         for nodes in random.sample(sizes, len(sizes)):
-            _, ns = steps[nodes].run_again(regime, rows[nodes], execs.get(nodes, []))
+            timed = steps[nodes].run_again(regime, rows[nodes], execs.get(nodes, []))
             if number:
-                found[nodes].append(ns / len(rows[nodes]))
+                first[nodes].append(timed.first_ns)
+                rest[nodes].append(timed.called_ns - timed.first_ns)
     destroy(bench, itertools.chain(*execs.values()))
-    return {nodes: statistics.median(runs) for nodes, runs in found.items()}
+    firsts = {nodes: statistics.median(runs) for nodes, runs in first.items()}
+    later = {
+        nodes: statistics.median(runs) / (len(rows[nodes]) - 1)
+        for nodes, runs in rest.items()
+        if len(rows[nodes]) > 1
+    }
+    start_ns = statistics.median(firsts[nodes] - ns for nodes, ns in later.items())
+    return {nodes: later.get(nodes, firsts[nodes] - start_ns) for nodes in sizes}, start_ns
+
+
+class Timed(NamedTuple):
+    """Host ns from the begin of a step until: its first chunk was launched, all were, all ran."""
+
+    first_ns: int
+    called_ns: int
+    ns: int
 
 
 class Step:
@@ -171,27 +189,25 @@ class Step:
             self.bench.cuda.cuGraphLaunch(each, self.bench.stream)
 
     def run(self, regime, sizes, execs, variant):
-        """One step; returns host ns until the device is done, and until the last call returned."""
-        cuda, stream, fresh = self.bench.cuda, self.bench.stream, []
+        """Time one step."""
+        cuda, stream, fresh, first_ns = self.bench.cuda, self.bench.stream, [], 0
         begin = time.perf_counter_ns()
-        if regime == "replay":
-            self.launch(execs)
-        else:
-            for place, (first, last) in enumerate(self.pieces(sizes)):
+        for place, (first, last) in enumerate(self.pieces(sizes)):
+            if regime != "replay":
                 graph = self.capture(first, last, variant)
-                if regime == "update":
-                    made = execs[place]
-                    cuda.cuGraphExecUpdate(made, graph)
-                else:
-                    made = done(cuda.cuGraphInstantiate(graph, 0), "instantiating")
-                    fresh.append(made)
-                cuda.cuGraphLaunch(made, stream)
+            if regime == "update":
+                cuda.cuGraphExecUpdate(execs[place], graph)
+            if regime == "instantiate":
+                fresh.append(done(cuda.cuGraphInstantiate(graph, 0), "instantiating"))
+            cuda.cuGraphLaunch((fresh or execs)[place], stream)
+            if regime != "replay":
                 cuda.cuGraphDestroy(graph)
+            first_ns = first_ns or time.perf_counter_ns() - begin
         called_ns = time.perf_counter_ns() - begin
         self.bench.wait()
         ns = time.perf_counter_ns() - begin
         destroy(self.bench, fresh)
-        return ns, called_ns
+        return Timed(first_ns, called_ns, ns)
 
     def run_again(self, regime, sizes, execs):
         """Two steps; times of the second."""
@@ -208,9 +224,9 @@ class Step:
         times = [[] for _ in schedules]
         for number in rounds():
             for place in random.sample(range(len(schedules)), len(schedules)):
-                ns, _ = self.run_again(regime, schedules[place], execs[place])
+                timed = self.run_again(regime, schedules[place], execs[place])
                 if number:
-                    times[place].append(ns)
+                    times[place].append(timed.ns)
         destroy(self.bench, itertools.chain(*execs))
         return times
 
@@ -265,7 +281,8 @@ def setting(bench, costs, nodes, kind, regime):
     figures, gap_ns, notice_ns = costs
     step = Step(bench, nodes, CLOCKS[kind])
     node_ns = device_times(bench, step, gap_ns, regime)
-    host, ready = host_costs(figures, in_a_row(bench, nodes, regime), regime)
+    hot, start_ns = in_a_row(bench, nodes, regime)
+    host, ready = host_costs(figures, hot, regime)
     model = ChunkModel(host, nodes, node_ns, cut_gap_ns=gap_ns, ready=ready)
     curve = uniform(model)
     best = plateau(curve)
@@ -287,7 +304,7 @@ def setting(bench, costs, nodes, kind, regime):
         "growing": list(schedules["growing"]),
         "device_ns": float(node_ns.sum()),
         "predicted_ns": {
-            name: makespan(model, sizes) + notice_ns for name, sizes in schedules.items()
+            name: start_ns + makespan(model, sizes) + notice_ns for name, sizes in schedules.items()
         },
         "runs_ns": runs,
         "measured_ns": {name: statistics.median(each) for name, each in runs.items()},
@@ -360,7 +377,6 @@ def main(argv=None):
             for nodes in options.nodes:
                 for kind in CLOCKS:
                     for regime in COSTS:
-                        run_on_quiet_cpus()
                         record = setting(bench, costs, nodes, kind, regime)
                         print(summary(record), flush=True)
                         if options.out:

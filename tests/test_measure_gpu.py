@@ -95,21 +95,23 @@ MEASURED_BEFORE_AND_AFTER_ANOTHER_STREAM = """
 import cupy
 import gaptrace
 
-x = cupy.zeros(1000, dtype=cupy.float32)
-
 def step():
     for _ in range(300):
         cupy.multiply(x, cupy.float32(0.75), out=x)
 
 def graph_ns():
-    return gaptrace.measure(step, state=x, chunks=(100,), rounds=5).of("graph")[0].step_device_ns
+    measured = gaptrace.measure(step, state=x, stream=own, chunks=(100,), rounds=5)
+    return measured.of("graph")[0].step_device_ns
 
-before = graph_ns()
+with cupy.cuda.Stream(non_blocking=True) as own:
+    x = cupy.zeros(1000, dtype=cupy.float32)
+    before = graph_ns()
 with cupy.cuda.Stream(non_blocking=True) as other:
     for _ in range(20):
         cupy.zeros(1000, dtype=cupy.float32).fill(1)
     other.synchronize()
-print(before, graph_ns())
+with own:
+    print(before, graph_ns())
 """
 
 
