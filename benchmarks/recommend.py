@@ -22,7 +22,6 @@ import random
 import statistics
 import sys
 import time
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -40,34 +39,37 @@ from gaptrace.schedules import growing_with_reserve, plateau, uniform, uniform_s
 CLOCKS = {"0.6 us": (0,), "2.5 us": (4_000,), "9 us": (16_000,), "mixed": (0, 4_000, 16_000, 0)}
 NODES = (300, 1_000, 3_000)
 SIZES = (16, 32, 64, 100, 128, 200, 256, 400, 512, 1_024)
-#: What a chunk costs the host in each regime; what is freed after the step is not in it.
-COSTS = {
-    "replay": ("graph_launch",),
-    "update": ("capture", "exec_update", "graph_updated_launch", "destroy_graph"),
-    "instantiate": ("capture", "instantiate", "graph_first_launch", "destroy_graph"),
-}
+REGIMES = ("replay", "update", "instantiate")
 #: Steps of each schedule, and seconds for all, at least: when calibrating and when measuring.
 REPEATS, SECONDS = 16, 2.0
+#: Chunks in the steps by which the host's costs are measured, at most.
+MOST_CHUNKS = 300
 #: Nodes of the graphs by which the device's time is measured; times that is done.
 PIECE, TIMES = 256, 5
 
 
-def calibrate(bench, steps):
-    """Host figures by node count {name: {nodes: ns}}, gap at a cut."""
-    sizes = sorted({size for nodes in steps for size in sizes_to(nodes)})
-    found, gaps = {}, []
-    with ExitStack() as stack:
-        chains, lines = Chains(bench, 1), stack.enter_context(queued(bench))
+def calibrate(bench):
+    """Gap at a cut; from the device's end until the host knows, both in ns."""
+    gaps, latencies = [], []
+    with queued(bench) as lines:
+        chains = Chains(bench, 1)
         for _ in range(5):
-            for nodes in random.sample(sizes, len(sizes)):
-                for (name, _, _), ns in graph_costs(bench, chains, nodes, 1).items():
-                    found.setdefault(name, {}).setdefault(nodes, []).append(ns)
+            latencies.append(graph_costs(bench, chains, 1, 1)["graph_launch_latency_ns", 1, 1])
             gaps += [ns for (name, *_), ns in lines.round().items() if name == "cut_gap_ns"]
-    medians = {
-        name: {nodes: statistics.median(runs) for nodes, runs in table.items()}
-        for name, table in found.items()
-    }
-    return medians, max(0.0, statistics.median(gaps))
+    latency_ns = statistics.median(latencies)
+    return max(0.0, statistics.median(gaps)), alone_ns(bench) - latency_ns
+
+
+def alone_ns(bench):
+    """Ns from the launch of an empty graph, alone, until the host knows of its end."""
+    with executable(bench, bench.spin(0), 1) as made:
+        times = []
+        for _ in range(51):
+            begin = time.perf_counter_ns()
+            bench.cuda.cuGraphLaunch(made, bench.stream)
+            bench.wait()
+            times.append(time.perf_counter_ns() - begin)
+    return statistics.median(times)
 
 
 def rounds():
@@ -81,51 +83,43 @@ def rounds():
 
 
 def sizes_to(most):
-    return [2**power for power in range(most.bit_length())] + [most]
+    """Node counts to calibrate: 1, 2, 3, 4, 6, 8, 12, and so on."""
+    powers = [2**power for power in range(most.bit_length())]
+    between = [3 * power for power in powers if 3 * power < most]
+    return sorted({*powers, *between, most})
 
 
-def host_costs(figures, hot, regime):
-    """a(c), and from when the host begins a chunk to when the device may start it."""
-    launch = COSTS[regime][-1] if regime == "replay" else COSTS[regime][-2]
-    sizes = sorted(hot)
-    host = [hot[nodes] for nodes in sizes]
-    later = [figures["destroy_graph_ns"][nodes] if regime != "replay" else 0.0 for nodes in sizes]
-    # How long after the launch call has returned the device begins; negative if before.
-    lag = [
-        figures[f"{launch}_latency_ns"][nodes] - figures[f"{launch}_api_ns"][nodes]
-        for nodes in sizes
-    ]
-    ready = [max(0.0, a - b + c) for a, b, c in zip(host, later, lag, strict=True)]
-    return HostCost.fit(sizes, host, quantile=0.5), HostCost.fit(sizes, ready, quantile=0.5)
-
-
-def in_a_row(bench, most, regime):
-    """Median host ns of a chunk by nodes, in steps of `most`, and what the first costs on top.
+def chunk_costs(bench, most, regime):
+    """Median host ns of a chunk by nodes, in steps of `most`, and of steps of one chunk, all done.
 
     Whole steps, since an exec costs more to make the more of them there are already; of nodes that
-    the device runs faster than the host launches them. All sizes in turn, in random order: a host
-    that slows down for a second shall not make some of them look dearer than the others.
+    the device runs faster than the host launches them. The first chunk of a step is left out: it
+    costs more. All sizes in turn, in random order: a host that slows down for a second shall not
+    make some of them look dearer than the others.
     """
     sizes = sizes_to(most)
-    rows = {nodes: (nodes,) * (most // nodes) for nodes in sizes}
+    rows = {nodes: (nodes,) * min(most // nodes, MOST_CHUNKS) for nodes in sizes}
     steps = {nodes: Step(bench, sum(row), (0,)) for nodes, row in rows.items()}
-    execs = {nodes: steps[nodes].build(rows[nodes]) for nodes in sizes if regime != "instantiate"}
-    first, rest = ({nodes: [] for nodes in sizes} for _ in range(2))
+    execs = {
+        nodes: steps[nodes].build(rows[nodes]) if regime != "instantiate" else [] for nodes in sizes
+    }
+    runs = {name: {nodes: [] for nodes in sizes} for name in ("first", "later", "alone")}
     for number in rounds():
         for nodes in random.sample(sizes, len(sizes)):
-            timed = steps[nodes].run_again(regime, rows[nodes], execs.get(nodes, []))
+            row, step, made = rows[nodes], steps[nodes], execs[nodes]
+            timed = step.run_again(regime, row, made)
+            alone = step.run_again(regime, row[:1], made[:1])
             if number:
-                first[nodes].append(timed.first_ns)
-                rest[nodes].append(timed.called_ns - timed.first_ns)
+                runs["first"][nodes].append(timed.first_ns)
+                runs["alone"][nodes].append(alone.ns)
+                if len(row) > 1:
+                    rest_ns = timed.called_ns - timed.first_ns
+                    runs["later"][nodes].append(rest_ns / (len(row) - 1))
     destroy(bench, itertools.chain(*execs.values()))
-    firsts = {nodes: statistics.median(runs) for nodes, runs in first.items()}
-    later = {
-        nodes: statistics.median(runs) / (len(rows[nodes]) - 1)
-        for nodes, runs in rest.items()
-        if len(rows[nodes]) > 1
+    return {
+        name: {nodes: statistics.median(each) for nodes, each in table.items() if each}
+        for name, table in runs.items()
     }
-    start_ns = statistics.median(firsts[nodes] - ns for nodes, ns in later.items())
-    return {nodes: later.get(nodes, firsts[nodes] - start_ns) for nodes in sizes}, start_ns
 
 
 class Timed(NamedTuple):
@@ -231,32 +225,29 @@ class Step:
         return times
 
 
-def device_times(bench, step, gap_ns, regime):
-    """Device ns of each node with the gap after it, from steps of each kind behind a latch.
+def node_time(bench, nodes, clocks, gap_ns, regime):
+    """Device ns of a node with the gap after it, from steps of such behind a latch.
 
-    The graphs are as in the regime: launched before, just updated, or new. The device's cache does
-    not hold the nodes of new ones, nor of more graphs than fit, and they take 0.1 us more each.
+    The graphs are as in the regime: launched before, just updated, or new; and as many nodes, since
+    those that the device's cache does not hold take 0.1 us more each.
     """
-    each = {}
-    for clocks in set(step.clocks):
-        alike = Step(bench, step.nodes, (clocks,))
-        piece = min(PIECE, step.nodes // 2)
-        count = step.nodes // piece
-        sizes = (piece,) * count
-        execs = alike.build(sizes)
-        found = {1: [], count: []}
-        for number, launched in enumerate((1, count) * (TIMES + 1)):
-            alike.run("replay", sizes, execs, 0)
-            made = alike.renewed(regime, sizes, execs, number % 2)
-            ns = bench.device_ns(partial(alike.launch, made[:launched]))
-            if number > 1 and ns is not None:
-                found[launched].append(ns)
-            if made is not execs:
-                destroy(bench, made)
-        destroy(bench, execs)
-        more_ns = statistics.median(found[count]) - statistics.median(found[1])
-        each[clocks] = max(0.0, (more_ns / (count - 1) - gap_ns) / piece)
-    return np.array([each[clocks] for clocks in step.clocks])
+    step = Step(bench, nodes, (clocks,))
+    piece = min(PIECE, nodes // 2)
+    count = nodes // piece
+    sizes = (piece,) * count
+    execs = step.build(sizes)
+    found = {1: [], count: []}
+    for number, launched in enumerate((1, count) * (TIMES + 1)):
+        step.run("replay", sizes, execs, 0)
+        made = step.renewed(regime, sizes, execs, number % 2)
+        ns = bench.device_ns(partial(step.launch, made[:launched]))
+        if number > 1 and ns is not None:
+            found[launched].append(ns)
+        if made is not execs:
+            destroy(bench, made)
+    destroy(bench, execs)
+    more_ns = statistics.median(found[count]) - statistics.median(found[1])
+    return max(0.0, (more_ns / (count - 1) - gap_ns) / piece)
 
 
 def destroy(bench, execs):
@@ -264,26 +255,28 @@ def destroy(bench, execs):
         bench.cuda.cuGraphExecDestroy(each)
 
 
-def notice(bench, figures):
-    """Ns from the device's end until the host knows: an empty graph alone, less its latency."""
-    with executable(bench, bench.spin(0), 1) as made:
-        times = []
-        for _ in range(51):
-            begin = time.perf_counter_ns()
-            bench.cuda.cuGraphLaunch(made, bench.stream)
-            bench.wait()
-            times.append(time.perf_counter_ns() - begin)
-    return statistics.median(times) - figures["graph_launch_latency_ns"][1]
+def model_of(step, costs, times, gap_ns, notice_ns):
+    """The chunk model of a step, from costs by nodes and times of the nodes."""
+    sizes, empty_ns = sorted(costs["alone"]), times[0]
+    host = [costs["later"].get(nodes, costs["first"][nodes]) for nodes in sizes]
+    # From when the host begins a chunk to when the device may start it.
+    ready = [max(0.0, costs["alone"][nodes] - nodes * empty_ns - notice_ns) for nodes in sizes]
+    return ChunkModel(
+        HostCost.fit(sizes, host, quantile=0.5),
+        step.nodes,
+        np.array([times[clocks] for clocks in step.clocks]),
+        cut_gap_ns=gap_ns,
+        ready=HostCost.fit(sizes, ready, quantile=0.5),
+    )
 
 
-def setting(bench, costs, nodes, kind, regime):
+def setting(bench, gap_ns, notice_ns, nodes, kind, regime):
     """Predict and measure one setting; returns a record."""
-    figures, gap_ns, notice_ns = costs
     step = Step(bench, nodes, CLOCKS[kind])
-    node_ns = device_times(bench, step, gap_ns, regime)
-    hot, start_ns = in_a_row(bench, nodes, regime)
-    host, ready = host_costs(figures, hot, regime)
-    model = ChunkModel(host, nodes, node_ns, cut_gap_ns=gap_ns, ready=ready)
+    kinds = sorted({0, *step.clocks})
+    times = {clocks: node_time(bench, nodes, clocks, gap_ns, regime) for clocks in kinds}
+    costs = chunk_costs(bench, nodes, regime)
+    model = model_of(step, costs, times, gap_ns, notice_ns)
     curve = uniform(model)
     best = plateau(curve)
     schedules = {f"{size}": uniform_sizes(model, size) for size in SIZES if size < nodes}
@@ -302,9 +295,13 @@ def setting(bench, costs, nodes, kind, regime):
         "recommended": best.recommended,
         "plateau": [best.lo, best.hi],
         "growing": list(schedules["growing"]),
-        "device_ns": float(node_ns.sum()),
+        "device_ns": model.device_only_ns,
+        "gap_ns": gap_ns,
+        "notice_ns": notice_ns,
+        "node_ns": times,
+        "costs_ns": costs,
         "predicted_ns": {
-            name: start_ns + makespan(model, sizes) + notice_ns for name, sizes in schedules.items()
+            name: makespan(model, sizes) + notice_ns for name, sizes in schedules.items()
         },
         "runs_ns": runs,
         "measured_ns": {name: statistics.median(each) for name, each in runs.items()},
@@ -366,18 +363,18 @@ def main(argv=None):
     parser.add_argument("--out", type=Path, help="append each setting as a line of JSON")
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--nodes", type=int, nargs="*", default=NODES)
+    parser.add_argument("--regimes", nargs="*", default=REGIMES)
     options = parser.parse_args(argv)
     random.seed(0)
     run_on_quiet_cpus()
     print(line(HEAD))
     with Bench() as bench:
         for number in range(options.passes):
-            figures, gap_ns = calibrate(bench, options.nodes)
-            costs = (figures, gap_ns, notice(bench, figures))
+            gap_ns, notice_ns = calibrate(bench)
             for nodes in options.nodes:
                 for kind in CLOCKS:
-                    for regime in COSTS:
-                        record = setting(bench, costs, nodes, kind, regime)
+                    for regime in options.regimes:
+                        record = setting(bench, gap_ns, notice_ns, nodes, kind, regime)
                         print(summary(record), flush=True)
                         if options.out:
                             with options.out.open("a") as file:

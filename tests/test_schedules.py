@@ -92,12 +92,12 @@ def test_growing_is_near_the_optimum():
 def test_a_reserve_costs_less_than_a_slower_host_without_it():
     longer, saved = [], []
     for model in random_steps():
-        slower = replace(model, host=model.host.times(1.25))
+        slower = replace(model, host=model.host.times(1.5))
         bold, careful = growing_schedule(model), growing_with_reserve(model)
         longer.append(makespan(model, careful) / makespan(model, bold) - 1)
         saved.append(1 - makespan(slower, careful) / makespan(slower, bold))
-    assert np.mean(longer) == pytest.approx(0.0103, abs=0.001)
-    assert np.mean(saved) == pytest.approx(0.0326, abs=0.001)
+    assert np.mean(longer) == pytest.approx(0.0177, abs=0.001)
+    assert np.mean(saved) == pytest.approx(0.0529, abs=0.001)
     assert min(*longer, *saved) > -1e-9
 
 
@@ -105,7 +105,7 @@ def test_a_reserve_where_all_hides():
     # A host of 8 us and 0.55 us a node, and 5 us more until the device begins: 3,000 nodes of 9 us.
     host, ready = HostCost.linear(8_000, 550), HostCost.linear(13_000, 550)
     model = ChunkModel(host, 3_000, 9_000.0, cut_gap_ns=1_500, ready=ready)
-    slower = replace(model, host=host.times(1.25), ready=ready.times(1.25))
+    slower = replace(model, host=host.times(1.5), ready=ready.times(1.5))
     bold, careful = growing_schedule(model), growing_with_reserve(model)
 
     alone = model.device_only_ns
@@ -118,8 +118,8 @@ def test_a_reserve_where_all_hides():
 @given(steps(longest=30))
 def test_a_schedule_with_reserve_is_no_worse_at_both_ends_than_one_without(fields):
     model = model_of(fields)
-    ready = model.ready and model.ready.times(1.25)
-    ends = model, replace(model, host=model.host.times(1.25), ready=ready)
+    ready = model.ready and model.ready.times(1.5)
+    ends = model, replace(model, host=model.host.times(1.5), ready=ready)
     bold, careful = (
         sum(makespan(end, sizes) for end in ends)
         for sizes in (growing_schedule(model), growing_with_reserve(model))
