@@ -4,15 +4,16 @@
 
 Steps of N kernels in a line (one warp each, spinning for about 0.6, 2.5, 9 us, or a mix), in three
 regimes: graphs replayed, captured and exec-updated each step, captured and instantiated each step.
-Host costs by node count are calibrated in this process with gaptrace's own probes, and right before
-each setting in steps of as many nodes, since the cost of instantiating drifts by a third within
-minutes; the device's time is that of such nodes in graphs that were launched in time, as new as the
-regime has them. From these the model predicts the step for a set of chunk sizes and chooses a size
-and a growing schedule; then all are measured in random order, by the host's clock. Nothing that is
-measured of these steps goes into the prediction. Columns: by how much the chosen size takes longer
-than the best of all, and than the best of the other half of the runs; one graph and 512 likewise;
-the growing schedule against the device's time alone, with a star where all but 1 % is predicted to
-hide; errors of the prediction; how far two measurements of one schedule are apart.
+What chunks cost the host is calibrated right before each setting, in steps of as many empty nodes,
+since the cost of instantiating drifts by a third within minutes; the device's time is that of such
+nodes in graphs that were launched in time, as new as the regime has them. From these the model
+predicts the step for a set of chunk sizes and chooses a size and a growing schedule; then all are
+measured in random order, by the host's clock. Nothing that is measured of these steps goes into the
+prediction, and all is timed while the host runs at full pace (`gaptrace.live.host_pace`). Columns:
+by how much the chosen size takes longer than the best of all, and than the best of the other half
+of the runs; one graph and 512 likewise; the growing schedule against the device's time alone, with
+a star where all but 1 % is predicted to hide; errors of the prediction; how far two measurements of
+one schedule are apart.
 """
 
 import argparse
@@ -27,12 +28,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from quiet_cpus import leave_noisy_cpus, run_on_quiet_cpus
 
 from gaptrace.cost import ChunkModel, HostCost, makespan
 from gaptrace.live.bench import Bench
 from gaptrace.live.chains import Chains, executable
 from gaptrace.live.driver import done
+from gaptrace.live.host_pace import HostPace
 from gaptrace.live.probes import graph_costs, queued
 from gaptrace.schedules import growing_with_reserve, plateau, uniform, uniform_sizes
 
@@ -73,12 +74,11 @@ def alone_ns(bench):
 
 
 def rounds():
-    """Count rounds on quiet CPUs; the first is for warming up."""
+    """Count rounds; the first is for warming up."""
     begin = time.monotonic()
     for number in itertools.count():
         if number > REPEATS and time.monotonic() - begin > SECONDS:
             return
-        leave_noisy_cpus()
         yield number
 
 
@@ -89,7 +89,7 @@ def sizes_to(most):
     return sorted({*powers, *between, most})
 
 
-def chunk_costs(bench, most, regime):
+def chunk_costs(bench, pace, most, regime):
     """Median host ns of a chunk by nodes, in steps of `most`, and of steps of one chunk, all done.
 
     Whole steps, since an exec costs more to make the more of them there are already; of nodes that
@@ -107,8 +107,8 @@ def chunk_costs(bench, most, regime):
     for number in rounds():
         for nodes in random.sample(sizes, len(sizes)):
             row, step, made = rows[nodes], steps[nodes], execs[nodes]
-            timed = step.run_again(regime, row, made)
-            alone = step.run_again(regime, row[:1], made[:1])
+            timed = pace.undisturbed(partial(step.run_again, regime, row, made))
+            alone = pace.undisturbed(partial(step.run_again, regime, row[:1], made[:1]))
             if number:
                 runs["first"][nodes].append(timed.first_ns)
                 runs["alone"][nodes].append(alone.ns)
@@ -208,8 +208,8 @@ class Step:
         self.run(regime, sizes, execs, 0)
         return self.run(regime, sizes, execs, 1)
 
-    def measure(self, regime, schedules):
-        """Steps of each schedule in ns, all in turn in random order.
+    def measure(self, pace, regime, schedules):
+        """Steps of each schedule in ns, all in turn in random order, on a host at full pace.
 
         Each is timed right after one of the same schedule, as in a program that does nothing else:
         nodes that the device's cache has lost take 0.1 us more each.
@@ -218,7 +218,8 @@ class Step:
         times = [[] for _ in schedules]
         for number in rounds():
             for place in random.sample(range(len(schedules)), len(schedules)):
-                timed = self.run_again(regime, schedules[place], execs[place])
+                step = partial(self.run_again, regime, schedules[place], execs[place])
+                timed = pace.undisturbed(step)
                 if number:
                     times[place].append(timed.ns)
         destroy(self.bench, itertools.chain(*execs))
@@ -270,12 +271,12 @@ def model_of(step, costs, times, gap_ns, notice_ns):
     )
 
 
-def setting(bench, gap_ns, notice_ns, nodes, kind, regime):
+def setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime):
     """Predict and measure one setting; returns a record."""
     step = Step(bench, nodes, CLOCKS[kind])
     kinds = sorted({0, *step.clocks})
     times = {clocks: node_time(bench, nodes, clocks, gap_ns, regime) for clocks in kinds}
-    costs = chunk_costs(bench, nodes, regime)
+    costs = chunk_costs(bench, pace, nodes, regime)
     model = model_of(step, costs, times, gap_ns, notice_ns)
     curve = uniform(model)
     best = plateau(curve)
@@ -285,7 +286,7 @@ def setting(bench, gap_ns, notice_ns, nodes, kind, regime):
     # Equal schedules, as of 64 and of the chosen size if that is 64, are one; the chosen one is
     # measured twice, to know how far apart equal steps are.
     distinct = list(dict.fromkeys(schedules.values()))
-    *times, again = step.measure(regime, [*distinct, schedules["chosen"]])
+    *times, again = step.measure(pace, regime, [*distinct, schedules["chosen"]])
     by_schedule = dict(zip(distinct, times, strict=True))
     runs = {name: by_schedule[sizes] for name, sizes in schedules.items()} | {"again": again}
     return {
@@ -366,7 +367,7 @@ def main(argv=None):
     parser.add_argument("--regimes", nargs="*", default=REGIMES)
     options = parser.parse_args(argv)
     random.seed(0)
-    run_on_quiet_cpus()
+    fastest_ns = None
     print(line(HEAD))
     with Bench() as bench:
         for number in range(options.passes):
@@ -374,7 +375,10 @@ def main(argv=None):
             for nodes in options.nodes:
                 for kind in CLOCKS:
                     for regime in options.regimes:
-                        record = setting(bench, gap_ns, notice_ns, nodes, kind, regime)
+                        with HostPace(fastest_ns) as pace:
+                            record = setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime)
+                        fastest_ns = pace.fastest_ns
+                        record["host_loop_ns"] = statistics.quantiles(pace.loops_ns, n=10)
                         print(summary(record), flush=True)
                         if options.out:
                             with options.out.open("a") as file:

@@ -9,6 +9,7 @@ Python costs. `nodes` counts CUDA graph nodes; `branches` is 1 for nodes in a st
 | name | by nodes | is |
 |---|---|---|
 | `binding_call_ns` | | a call from Python that does nothing: left out of all others |
+| `host_loop_ns` | | 5,000 passes of an empty loop in Python, when each probe began: the host's pace |
 | `launch_api_ns`, `launch_latency_ns` | | launch of one kernel on an idle device: the call; from its begin to the kernel's first instruction (exposed latency) |
 | `launch_queued_api_ns` | | the call while the device is held |
 | `graph_launch_api_ns`, `graph_launch_latency_ns` | yes | launch of a graph that was launched before, on an idle device |

@@ -28,6 +28,7 @@ class Plan:
         depths: whether to fill launch queues.
         guard: whether to look first if the GPU is idle.
         call_ns: what a call from Python costs, where that is known already; else measured.
+        loop_ns: what the loop of `gaptrace.live.host_pace` takes at full pace, if known already.
     """
 
     nodes: tuple[int, ...]
@@ -37,6 +38,7 @@ class Plan:
     depths: bool = False
     guard: bool = False
     call_ns: float | None = None
+    loop_ns: float | None = None
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,10 @@ def test_everything_measured(fake, monkeypatch):
     assert ("launch_api_ns", None, 1) in samples
     assert ("binding_call_ns", None, 1) in samples
     assert ("launch_queue_depth", None, 1) not in samples
+    loops = samples.pop(("host_loop_ns", None, 1))
     assert all(len(each.values) <= 2 for each in samples.values())
+    # Two rounds of: calls, single launches, queues, and four graphs.
+    assert len(loops.values) >= 14
     assert fake.live == {}
 
 
@@ -266,7 +269,7 @@ def test_what_a_probing_process_cannot_do_is_said_here():
 def test_the_same_under_a_recorder(tmp_path):
     nsys = Nsys(install_fake_nsys(tmp_path), "2023.4.4.54")
     with pytest.raises(GpuError, match="needs the package cuda-bindings"):
-        probing.measure_recorded("graph", nsys, call_ns=50.0)
+        probing.measure_recorded("graph", nsys, call_ns=50.0, loop_ns=1e6)
 
 
 def test_probes_that_end_without_a_word(monkeypatch):
@@ -279,7 +282,7 @@ def test_probes_that_end_under_a_recorder(tmp_path, monkeypatch):
     monkeypatch.setattr(probing, "_PROBES", "gaptrace.live.nowhere")
     nsys = Nsys(install_fake_nsys(tmp_path), "2023.4.4.54")
     with pytest.raises(RecorderError, match="the probes ended with status 1"):
-        probing.measure_recorded("node", nsys, call_ns=50.0)
+        probing.measure_recorded("node", nsys, call_ns=50.0, loop_ns=1e6)
 
 
 @pytest.fixture
@@ -309,7 +312,7 @@ def test_probes_record_themselves_with_cupti(stand_ins, monkeypatch, granularity
         return recording
 
     monkeypatch.setattr(probing, "record_with_cupti", read_before_it_goes)
-    figures = probing.measure_recorded(granularity, Cupti("13.0.1"), call_ns=50.0)
+    figures = probing.measure_recorded(granularity, Cupti("13.0.1"), call_ns=50.0, loop_ns=1e6)
     assert len(spools) == 2
     for path, spool in spools:
         assert spool.header["granularity"] == granularity
@@ -329,7 +332,7 @@ def test_probes_record_themselves_with_cupti(stand_ins, monkeypatch, granularity
 def test_cupti_that_does_not_start(stand_ins, monkeypatch):
     monkeypatch.setenv("CUPTI_STAND_IN", "refuses")
     with pytest.raises(RecorderError, match="cannot start: CUPTI_ERROR_NOT_COMPATIBLE"):
-        probing.measure_recorded("graph", Cupti("13.0.1"), call_ns=50.0)
+        probing.measure_recorded("graph", Cupti("13.0.1"), call_ns=50.0, loop_ns=1e6)
     assert list(stand_ins.iterdir()) == []
 
 
@@ -345,7 +348,7 @@ def test_cupti_that_does_not_start(stand_ins, monkeypatch):
 def test_probes_that_measure_nothing_under_cupti(stand_ins, monkeypatch, mode, error, says):
     monkeypatch.setenv("FAKE_PROBES", mode)
     with pytest.raises(error, match=says):
-        probing.measure_recorded("graph", Cupti("13.0.1"), call_ns=50.0)
+        probing.measure_recorded("graph", Cupti("13.0.1"), call_ns=50.0, loop_ns=1e6)
     assert list(stand_ins.iterdir()) == []
 
 
@@ -370,6 +373,7 @@ MADE = Calibration(
     {},
     (
         Figure("binding_call_ns", None, 1, None, 50.0, 49.0, 51.0, 20),
+        Figure("host_loop_ns", None, 1, None, 62_000.0, 60_000.0, 110_000.0, 700),
         Figure("launch_api_ns", None, 1, None, 2_000.0, 1_900.0, 2_100.0, 20),
         Figure("graph_launch_api_ns", 1, 1, None, 2_500.0, 2_400.0, 2_600.0, 20),
         Figure("graph_launch_api_ns", 1_024, 1, None, 3_523.0, 3_400.0, 3_600.0, 20),
@@ -477,26 +481,37 @@ def test_saved_in_the_usual_place(here, capsys):
     assert replace(load(place), date=MADE.date) == MADE
     assert main(["calibrate", "--check"]) == 0
     out, err = capsys.readouterr()
-    assert "None of 4 figures moved beyond its spread since" in out
+    assert "None of 5 figures moved beyond its spread since" in out
     assert err == ""
 
 
 def test_what_moved_fails_the_check(here, capsys, tmp_path):
-    call, single, small, _ = MADE.figures
-    here(call, replace(single, value=3_000.0, low=2_990.0, high=3_010.0), small)
+    call, loop, single, small, _ = MADE.figures
+    here(call, loop, replace(single, value=3_000.0, low=2_990.0, high=3_010.0), small)
     saved, new = tmp_path / "saved.json", tmp_path / "new.json"
     save(MADE, saved)
     assert main(["calibrate", "--check", str(saved), "-o", str(new)]) == 3
     out = capsys.readouterr().out
-    checked = " ".join(out[out.index("1 of 3 figures") :].split())
+    checked = " ".join(out[out.index("1 of 4 figures") :].split())
     assert checked.startswith(
-        "1 of 3 figures moved beyond their spread since the calibration of "
+        "1 of 4 figures moved beyond their spread since the calibration of "
         "2026-01-31T12:00:00+00:00: calibrate again not measured now: graph_launch_api_ns, 1,024 "
         "nodes figure saved low high now low high"
     )
     assert checked.endswith("launch_api_ns 2.00 us 1.90 us 2.10 us 3.00 us 2.99 us 3.01 us")
     assert load(saved) == MADE
-    assert len(load(new).figures) == 3
+    assert len(load(new).figures) == 4
+
+
+def test_a_slow_host_is_said(here, capsys):
+    call, loop, *others = MADE.figures
+    here(call, replace(loop, value=108_000.0), *others)
+    assert main(["calibrate"]) == 0
+    assert (
+        "gaptrace: warning: other work slowed this host during most of the probes (a loop took 1.8 "
+        "times as long), so that launches look too dear; calibrate again when the machine is "
+        "quieter\n"
+    ) in capsys.readouterr().err
 
 
 def test_another_driver_is_said(here, capsys, tmp_path):
@@ -525,8 +540,8 @@ def recorded(monkeypatch):
     """Measure `RECORDED` under recorders; those named here fail, with the error."""
     fail: dict[str, BaseException] = {}
 
-    def measure(granularity, recorder, *, call_ns):
-        assert call_ns == 50.0
+    def measure(granularity, recorder, *, call_ns, loop_ns):
+        assert (call_ns, loop_ns) == (50.0, 60_000.0)
         name = probing.recorder_name(recorder, granularity)
         if name in fail:
             raise fail[name]

@@ -83,7 +83,8 @@ def test_the_machine(made, output):
 def test_all_figures_are_there(made):
     here = {each.key for each in made.figures if each.recorder is None}
     single = {
-        *("binding_call_ns", "launch_api_ns", "launch_latency_ns", "launch_queued_api_ns"),
+        *("binding_call_ns", "host_loop_ns"),
+        *("launch_api_ns", "launch_latency_ns", "launch_queued_api_ns"),
         *("kernel_gap_ns", "node_gap_ns", "small_node_ns", "sm_clock_hz"),
         *("launch_queue_depth", "graph_queue_depth"),
     }
@@ -112,6 +113,7 @@ def test_every_figure_lies_in_its_spread(made):
 #: few tenths of a microsecond.
 BANDS = {
     "binding_call_ns": (10, 20_000),
+    "host_loop_ns": (10_000, 1_000_000),
     "launch_api_ns": (200, 100_000),
     "launch_queued_api_ns": (200, 100_000),
     "launch_latency_ns": (200, 200_000),

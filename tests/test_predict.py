@@ -53,7 +53,7 @@ def test_launches_that_grow_with_nodes_want_chunks_and_the_gain_is_capped():
 
 
 @pytest.mark.parametrize(
-    ("nodes", "lead", "is_growing"), [(10_000, 0.00917, True), (30_000, 0.00489, False)]
+    ("nodes", "lead", "is_growing"), [(10_000, 0.00893, True), (30_000, 0.0048, False)]
 )
 def test_chunks_grow_only_where_that_saves_half_a_percent(nodes, lead, is_growing):
     slow = costs(nodes, per_node=300.0)

@@ -78,19 +78,32 @@ def _measured(machine: "Machine", driver: "Driver", *, with_recorders: bool) -> 
     from gaptrace import __version__
     from gaptrace.calibration import Calibration
     from gaptrace.cli.progress import percentage_bar
+    from gaptrace.live.host_pace import FULL
     from gaptrace.record.probing import PROCESSES, measure
 
     runs = PROCESSES + with_recorders * len(_RECORDERS) * len(_GRANULARITIES)
     recorders: dict[str, str] = {}
     with percentage_bar("calibrating") as progress:
         figures = measure(lambda done: progress(100 * done // runs))
+        loop = _of("host_loop_ns", figures)
         if with_recorders:
             recorders, recorded = _recorded(
                 figures, driver, lambda done: progress(100 * (PROCESSES + done) // runs)
             )
             figures += recorded
+    if loop.value > FULL * loop.low:
+        say(
+            "warning: other work slowed this host during most of the probes (a loop took "
+            f"{loop.value / loop.low:.1f} times as long), so that launches look too dear; "
+            "calibrate again when the machine is quieter"
+        )
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Calibration(machine, now, __version__, recorders, figures)
+
+
+def _of(name: str, figures: "tuple[Figure, ...]") -> "Figure":
+    (found,) = (each for each in figures if each.name == name)
+    return found
 
 
 def _recorded(
@@ -100,7 +113,7 @@ def _recorded(
     from gaptrace.record.probing import measure_recorded, recorder_name
     from gaptrace.samples import recorder_costs
 
-    (call_ns,) = (each.value for each in plain if each.name == "binding_call_ns")
+    call_ns, loop_ns = _of("binding_call_ns", plain).value, _of("host_loop_ns", plain).low
     versions: dict[str, str] = {}
     figures: tuple[Figure, ...] = ()
     for number, called in enumerate(_RECORDERS):
@@ -108,7 +121,7 @@ def _recorded(
             recorder = _find(called, driver)
             for done, granularity in enumerate(_GRANULARITIES, len(_GRANULARITIES) * number):
                 progress(done)
-                found = measure_recorded(granularity, recorder, call_ns=call_ns)
+                found = measure_recorded(granularity, recorder, call_ns=call_ns, loop_ns=loop_ns)
                 name = recorder_name(recorder, granularity)
                 versions[name] = recorder.version
                 figures += (*found, *recorder_costs((*plain, *found), name))

@@ -20,6 +20,7 @@ from gaptrace.errors import GpuError
 from gaptrace.live.bench import Bench, first_device
 from gaptrace.live.chains import LEAST_BRANCHED, Chains
 from gaptrace.live.driver import done
+from gaptrace.live.host_pace import HostPace
 from gaptrace.live.idle import busy_message, refuse_busy
 from gaptrace.live.probes import (
     Figures,
@@ -44,15 +45,16 @@ def measure(plan: Plan) -> list[Sample]:
         GpuError: there is no GPU, it is in use, or it refused.
     """
     told = plan.guard and _told_idle()
-    with Bench(plan.call_ns) as bench:
+    with HostPace(plan.loop_ns) as pace, Bench(plan.call_ns) as bench:
         warm_up(bench)
         if plan.guard and not told and not is_alone(bench):
             raise GpuError(busy_message("kernels take turns with others", []))
-        rounds = _rounds(bench, plan)
+        rounds = _rounds(bench, plan, pace)
     values: dict[tuple[str, int | None, int], list[float]] = {}
     for figures in rounds:
         for key, value in figures.items():
             values.setdefault(key, []).append(value)
+    values["host_loop_ns", None, 1] = [float(ns) for ns in pace.loops_ns]
     return [Sample(*key, tuple(runs)) for key, runs in values.items()]
 
 
@@ -64,8 +66,8 @@ def _told_idle() -> bool:
     return refuse_busy(bus_id.split(b"\0")[0])
 
 
-def _rounds(bench: Bench, plan: Plan) -> list[Figures]:
-    """Measure everything `plan.rounds` times, each time in another order."""
+def _rounds(bench: Bench, plan: Plan, pace: HostPace) -> list[Figures]:
+    """Measure everything `plan.rounds` times at full pace, each time in another order."""
     order = random.Random(plan.seed)
     rounds = []
     gc.collect()
@@ -79,10 +81,10 @@ def _rounds(bench: Bench, plan: Plan) -> list[Figures]:
                 probes += [partial(graph_costs, bench, chains, each, branches) for each in sizes]
                 probes[-len(sizes)]()  # the smallest once, for what only a first time costs
             for _ in range(plan.rounds):
-                bench.measure_calls()
+                pace.undisturbed(bench.measure_calls)
                 figures: Figures = {("binding_call_ns", None, 1): bench.call_ns}
                 for probe in order.sample(probes, len(probes)):
-                    figures |= probe()
+                    figures |= pace.undisturbed(probe)
                 rounds.append(figures)
         if plan.depths:
             rounds.append(queue_depths(bench))

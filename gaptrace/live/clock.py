@@ -10,6 +10,7 @@ from typing import Any
 from gaptrace.live.arms import Runner, Start, put_back, wait
 from gaptrace.live.capture import no_collection
 from gaptrace.live.driver import done, driver
+from gaptrace.live.host_pace import HostPace
 from gaptrace.live.ranges import range as named_range
 from gaptrace.live.ranges import recording_domain
 from gaptrace.timings import Arm
@@ -41,12 +42,13 @@ def time_arms(
     # The order is random, to spread what comes with it, and the same in each run, to be repeated.
     order, turns = list(range(len(runners))), random.Random(0)
     gc.collect()
-    with _events() as events, no_collection():
+    with _events() as events, no_collection(), HostPace() as pace:
         for _ in range(rounds):
             turns.shuffle(order)
             for index in order:
                 runner = runners[index]
                 put_back(start)
+                pace.settle()
                 with _named(runner.arm):
                     _alone(runner, pointer)  # what ran before has emptied the caches
                     alone[index].append(

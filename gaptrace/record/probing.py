@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,21 @@ def measure(progress: Callable[[int], None]) -> tuple[Figure, ...]:
     Raises:
         GpuError: there is no GPU, it is in use, or it refused.
     """
-    found = []
+    found: list[list[Sample]] = []
     for number in range(PROCESSES):
-        plan = Plan(_NODES, _BRANCHES, _ROUNDS, seed=number, depths=True, guard=number == 0)
+        guard, loop_ns = number == 0, _fastest_loop_ns(found)
+        plan = Plan(_NODES, _BRANCHES, _ROUNDS, number, depths=True, guard=guard, loop_ns=loop_ns)
         found.append(_plain(plan))
         progress(number + 1)
     return figures_of(found)
+
+
+def _fastest_loop_ns(processes: Sequence[Sequence[Sample]]) -> float | None:
+    samples = (sample for process in processes for sample in process)
+    return min(
+        (ns for sample in samples if sample.name == "host_loop_ns" for ns in sample.values),
+        default=None,
+    )
 
 
 def recorder_name(recorder: Nsys | Cupti, granularity: Granularity) -> str:
@@ -58,7 +67,7 @@ def recorder_name(recorder: Nsys | Cupti, granularity: Granularity) -> str:
 
 
 def measure_recorded(
-    granularity: Granularity, recorder: Nsys | Cupti, *, call_ns: float
+    granularity: Granularity, recorder: Nsys | Cupti, *, call_ns: float, loop_ns: float
 ) -> tuple[Figure, ...]:
     """Measure a part of it under a recorder; the recording itself is thrown away.
 
@@ -66,6 +75,7 @@ def measure_recorded(
         granularity: in which CUDA graphs are recorded.
         recorder: Nsight Systems, or CUPTI in the process that measures.
         call_ns: the figure `binding_call_ns` without a recorder.
+        loop_ns: the least of `host_loop_ns`.
 
     Returns:
         Figures of the recorder that `recorder_name` names.
@@ -77,10 +87,10 @@ def measure_recorded(
     """
     name = recorder_name(recorder, granularity)
     # Single launches differ by half between processes, so that they get a second one.
-    plans = (
-        Plan(_RECORDED_NODES, _BRANCHES, _RECORDED_ROUNDS, seed=0, call_ns=call_ns),
-        Plan((), (), _RECORDED_ROUNDS, seed=1, call_ns=call_ns),
+    plan = Plan(
+        _RECORDED_NODES, _BRANCHES, _RECORDED_ROUNDS, seed=0, call_ns=call_ns, loop_ns=loop_ns
     )
+    plans = plan, replace(plan, nodes=(), branches=(), seed=1)
     found = [_recorded(plan, granularity, recorder) for plan in plans]
     return figures_of(found, recorder=name)
 

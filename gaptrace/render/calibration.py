@@ -27,6 +27,7 @@ _SINGLE = {
     "launch_queue_depth": "launches until the host blocks",
     "graph_queue_depth": "graph launches until the host blocks",
     "binding_call_ns": "an empty call from Python (in none of these)",
+    "host_loop_ns": "5,000 passes of an empty loop in Python",
 }
 _LAUNCHES = {
     "graph_launch_api_ns": "launch",

@@ -1,0 +1,132 @@
+"""Whether the host runs at full pace, on CPUs whose loops take what they are told to."""
+
+import os
+
+import pytest
+
+from gaptrace.live import host_pace
+from gaptrace.live.host_pace import HostPace
+
+FULL, HALF = 60_000, 120_000
+
+
+class Cpus:
+    """CPUs by number, with the ns of their next loops; the last one stays."""
+
+    def __init__(self, loops: dict[int, list[int]], here: int) -> None:
+        self.loops, self.here, self.moves = loops, here, list[list[int]]()
+
+    def getaffinity(self, pid: int) -> set[int]:
+        assert pid == 0
+        return set(self.loops)
+
+    def setaffinity(self, pid: int, cpus: list[int]) -> None:
+        assert pid == 0
+        self.moves.append(list(cpus))
+        if self.here not in cpus:
+            self.here = cpus[0]
+
+    def loop(self) -> int:
+        left = self.loops[self.here]
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+@pytest.fixture
+def on(monkeypatch):
+    def on(loops, here=0):
+        cpus = Cpus(loops, here)
+        monkeypatch.setattr(os, "sched_getaffinity", cpus.getaffinity, raising=False)
+        monkeypatch.setattr(os, "sched_setaffinity", cpus.setaffinity, raising=False)
+        monkeypatch.setattr(host_pace, "_timed_loop", cpus.loop)
+        return cpus
+
+    return on
+
+
+def test_at_full_pace_it_stays_where_it_is(on):
+    cpus = on({0: [FULL], 1: [FULL]})
+    with HostPace() as pace:
+        looked = len(cpus.moves)
+        pace.settle()
+        assert len(cpus.moves) == looked
+    assert cpus.moves == [[0], [1], [0, 1], [0, 1]]
+    assert pace.loops_ns == [FULL]
+
+
+def test_it_goes_where_the_pace_is_full(on):
+    cpus = on({0: [HALF], 1: [HALF], 2: [FULL]})
+    with HostPace() as pace:
+        pace.settle()
+        assert cpus.here == 2
+        assert pace.loops_ns == [FULL]
+    assert cpus.moves[-1] == [0, 1, 2]
+
+
+def test_it_waits_where_all_are_slow(on):
+    cpus = on({0: [FULL, FULL, *[HALF] * 40, FULL]})
+    with HostPace() as pace:
+        pace.settle()
+    assert pace.loops_ns == [FULL]
+    assert cpus.loops == {0: [FULL]}
+
+
+def test_it_does_not_wait_for_ever(on, monkeypatch):
+    monkeypatch.setattr(host_pace, "PATIENCE_NS", 1_000_000)
+    on({0: [HALF]})
+    with HostPace(FULL) as pace:
+        pace.settle()
+        pace.settle()  # no patience is left
+    assert pace.loops_ns == [HALF, HALF]
+
+
+def test_work_is_done_again_if_the_pace_was_lost(on):
+    # Two loops each: on entering, before the work, when it begins, after it.
+    on({0: [*[FULL] * 6, *[HALF] * 2, FULL]})
+    done = []
+    with HostPace() as pace:
+        assert pace.undisturbed(lambda: done.append(1) or len(done)) == 2
+
+
+def test_work_is_not_done_again_and_again(on, monkeypatch):
+    monkeypatch.setattr(host_pace, "PATIENCE_NS", 0)
+    on({0: [HALF]})
+    done = []
+    with HostPace(FULL) as pace:
+        assert pace.undisturbed(lambda: done.append(1) or len(done)) == host_pace.TRIES
+
+
+def test_the_better_of_two_loops_counts(on):
+    on({0: [FULL, FULL, 5 * FULL, FULL, FULL]})
+    with HostPace() as pace:
+        pace.settle()
+    assert pace.loops_ns == [FULL]
+
+
+def test_where_moving_is_not_allowed(on, monkeypatch):
+    cpus = on({0: [FULL], 1: [FULL]})
+
+    def refuse(pid, cpus):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    with HostPace() as pace:
+        pace.settle()
+    assert (cpus.here, pace.loops_ns) == (0, [FULL])
+
+
+def test_where_there_is_no_such_call(on, monkeypatch):
+    on({0: [FULL]})
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.delattr(os, "sched_setaffinity")
+    with HostPace() as pace:
+        pace.settle()
+    assert pace.loops_ns == [FULL]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="CPUs cannot be chosen here")
+def test_on_this_machine():
+    before = os.sched_getaffinity(0)
+    with HostPace() as pace:
+        assert pace.undisturbed(lambda: "done") == "done"
+    assert os.sched_getaffinity(0) == before
+    assert 0 < pace.fastest_ns <= min(pace.loops_ns)
