@@ -4,9 +4,9 @@ from typing import Any
 
 from gaptrace.live.driver import done
 
-#: Copies on another stream. Seen on an H200 (driver 580.159, CUDA 13.0): the seventh single kernel
-#: or copy there has every graph of the process take longer from then on. Own choice: several times
-#: that.
+#: Copies on another stream. Seen on an H200 (driver 580.159, CUDA 13.0): the seventh or eighth
+#: single kernel or copy there, beside single kernels or copies on the first stream, has every graph
+#: of the process take longer from then on. Own choice: several times that.
 _COPIES = 32
 
 
