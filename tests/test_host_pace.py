@@ -31,6 +31,10 @@ class Cpus:
         return left.pop(0) if len(left) > 1 else left[0]
 
 
+def nothing():
+    pass
+
+
 @pytest.fixture
 def on(monkeypatch):
     def on(loops, here=0):
@@ -47,7 +51,7 @@ def test_at_full_pace_it_stays_where_it_is(on):
     cpus = on({0: [FULL], 1: [FULL]})
     with HostPace() as pace:
         looked = len(cpus.moves)
-        pace.settle()
+        pace.settle(nothing)
         assert len(cpus.moves) == looked
     assert cpus.moves == [[0], [1], [0, 1], [0, 1]]
     assert pace.loops_ns == [FULL]
@@ -56,7 +60,7 @@ def test_at_full_pace_it_stays_where_it_is(on):
 def test_it_goes_where_the_pace_is_full(on):
     cpus = on({0: [HALF], 1: [HALF], 2: [FULL]})
     with HostPace() as pace:
-        pace.settle()
+        pace.settle(nothing)
         assert cpus.here == 2
         assert pace.loops_ns == [FULL]
     assert cpus.moves[-1] == [0, 1, 2]
@@ -64,8 +68,11 @@ def test_it_goes_where_the_pace_is_full(on):
 
 def test_it_waits_where_all_are_slow(on):
     cpus = on({0: [FULL, FULL, *[HALF] * 40, FULL]})
+    awake = []
     with HostPace() as pace:
-        pace.settle()
+        pace.settle(lambda: awake.append(len(cpus.loops[0])))
+    # Two loops here and two on "every" CPU each time.
+    assert awake == [37, 33, 29, 25, 21, 17, 13, 9, 5, 1]
     assert pace.loops_ns == [FULL]
     assert cpus.loops == {0: [FULL]}
 
@@ -74,8 +81,8 @@ def test_it_does_not_wait_for_ever(on, monkeypatch):
     monkeypatch.setattr(host_pace, "PATIENCE_NS", 1_000_000)
     on({0: [HALF]})
     with HostPace(FULL) as pace:
-        pace.settle()
-        pace.settle()  # no patience is left
+        pace.settle(nothing)
+        pace.settle(nothing)  # no patience is left
     assert pace.loops_ns == [HALF, HALF]
 
 
@@ -98,7 +105,7 @@ def test_work_is_not_done_again_and_again(on, monkeypatch):
 def test_the_better_of_two_loops_counts(on):
     on({0: [FULL, FULL, 5 * FULL, FULL, FULL]})
     with HostPace() as pace:
-        pace.settle()
+        pace.settle(nothing)
     assert pace.loops_ns == [FULL]
 
 
@@ -110,7 +117,7 @@ def test_where_moving_is_not_allowed(on, monkeypatch):
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
     with HostPace() as pace:
-        pace.settle()
+        pace.settle(nothing)
     assert (cpus.here, pace.loops_ns) == (0, [FULL])
 
 
@@ -119,7 +126,7 @@ def test_where_there_is_no_such_call(on, monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.delattr(os, "sched_setaffinity")
     with HostPace() as pace:
-        pace.settle()
+        pace.settle(nothing)
     assert pace.loops_ns == [FULL]
 
 

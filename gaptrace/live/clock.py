@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from gaptrace.live.arms import Runner, Start, put_back, wait
@@ -47,8 +48,8 @@ def time_arms(
             turns.shuffle(order)
             for index in order:
                 runner = runners[index]
+                pace.settle(partial(_alone, runner, pointer))
                 put_back(start)
-                pace.settle()
                 with _named(runner.arm):
                     _alone(runner, pointer)  # what ran before has emptied the caches
                     alone[index].append(

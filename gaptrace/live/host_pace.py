@@ -53,19 +53,27 @@ class HostPace:
         """Let the thread run where it could before."""
         self._move_to(self._cpus)
 
-    def settle(self) -> None:
-        """Return once the pace is full, here, on another CPU or later; or when patience is over."""
+    def settle(self, meanwhile: Callable[[], object]) -> None:
+        """Return once the pace is full, here, on another CPU or later; or when patience is over.
+
+        Args:
+            meanwhile: done again and again while waiting, so that the GPU keeps its clocks.
+        """
         begin = perf_counter_ns()
         while not (self._is_full() or self._is_full_elsewhere()):
             if perf_counter_ns() - begin > self._patience_ns:
                 break
+            meanwhile()
         self._patience_ns -= perf_counter_ns() - begin
         self.loops_ns.append(self._loop_ns())
 
     def undisturbed(self, work: Callable[[], Result]) -> Result:
-        """Do work at full pace, and again if that was lost meanwhile; return the last result."""
+        """Do work at full pace, and again if that was lost before its end; return the last result.
+
+        It is done while waiting as well, and that forgotten.
+        """
         for _ in range(TRIES):
-            self.settle()
+            self.settle(work)
             result = work()
             if self._is_full():
                 break
