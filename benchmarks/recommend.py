@@ -256,16 +256,16 @@ def destroy(bench, execs):
         bench.cuda.cuGraphExecDestroy(each)
 
 
-def model_of(step, costs, times, gap_ns, notice_ns):
-    """The chunk model of a step, from costs by nodes and times of the nodes."""
-    sizes, empty_ns = sorted(costs["alone"]), times[0]
+def model_of(step, costs, node_ns, gap_ns, notice_ns):
+    """The chunk model of a step, from costs by nodes and times of the nodes by clocks."""
+    sizes, empty_ns = sorted(costs["alone"]), node_ns[0]
     host = [costs["later"].get(nodes, costs["first"][nodes]) for nodes in sizes]
     # From when the host begins a chunk to when the device may start it.
     ready = [max(0.0, costs["alone"][nodes] - nodes * empty_ns - notice_ns) for nodes in sizes]
     return ChunkModel(
         HostCost.fit(sizes, host, quantile=0.5),
         step.nodes,
-        np.array([times[clocks] for clocks in step.clocks]),
+        np.array([node_ns[clocks] for clocks in step.clocks]),
         cut_gap_ns=gap_ns,
         ready=HostCost.fit(sizes, ready, quantile=0.5),
     )
@@ -275,9 +275,9 @@ def setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime):
     """Predict and measure one setting; returns a record."""
     step = Step(bench, nodes, CLOCKS[kind])
     kinds = sorted({0, *step.clocks})
-    times = {clocks: node_time(bench, nodes, clocks, gap_ns, regime) for clocks in kinds}
+    node_ns = {clocks: node_time(bench, nodes, clocks, gap_ns, regime) for clocks in kinds}
     costs = chunk_costs(bench, pace, nodes, regime)
-    model = model_of(step, costs, times, gap_ns, notice_ns)
+    model = model_of(step, costs, node_ns, gap_ns, notice_ns)
     curve = uniform(model)
     best = plateau(curve)
     schedules = {f"{size}": uniform_sizes(model, size) for size in SIZES if size < nodes}
@@ -299,7 +299,7 @@ def setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime):
         "device_ns": model.device_only_ns,
         "gap_ns": gap_ns,
         "notice_ns": notice_ns,
-        "node_ns": times,
+        "node_ns": node_ns,
         "costs_ns": costs,
         "predicted_ns": {
             name: makespan(model, sizes) + notice_ns for name, sizes in schedules.items()
