@@ -122,7 +122,12 @@ def analyze(
     Raises:
         NotRecordedError: idle time cannot be known from this trace.
         WindowError: there is no such device, range, or no device work in the window.
+        TypeError: it is no trace.
     """
+    if not isinstance(trace, Trace):
+        raise TypeError(
+            "analyze takes a Trace, from gaptrace.read.read(path); open(path) does both"
+        )
     warnings = [*trace.warnings, *check_coverage(trace)]
     recording, faults = recording_facts(trace), graph_faults(trace)
     trace = _only_device(trace, device_id)

@@ -126,3 +126,8 @@ def test_on_every_device_the_causes_sum_to_idle():
 
     sums = whole.causes.group_by("device_id").agg(pl.col("idle_ns").sum()).rows()
     assert sums == [(0, 20)]
+
+
+def test_what_is_no_trace_is_refused_with_what_makes_one(tmp_path):
+    with pytest.raises(TypeError, match=r"analyze takes a Trace, as gaptrace.read.read\(path\)"):
+        analyze(str(tmp_path / "trace.sqlite"))

@@ -503,6 +503,17 @@ def test_what_moved_fails_the_check(here, capsys, tmp_path):
     assert len(load(new).figures) == 4
 
 
+def test_nothing_is_measured_that_could_not_be_saved(here, capsys, monkeypatch, tmp_path):
+    here()
+    monkeypatch.setattr(probing, "measure", lambda progress: pytest.fail("was measured"))
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" / "c.json"
+    assert main(["calibrate", "-o", str(place)]) == 1
+    assert capsys.readouterr().err == (
+        f"gaptrace: error: cannot write {place}: File exists; name another file with --output\n"
+    )
+
+
 def test_a_slow_host_is_said(here, capsys):
     call, loop, *others = MADE.figures
     here(call, replace(loop, value=108_000.0), *others)

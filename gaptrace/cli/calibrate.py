@@ -50,7 +50,7 @@ def command(output: Path | None, saved_in: str | None) -> int:
     """
     from gaptrace.calibration import compare
     from gaptrace.cli.terminal import color, width
-    from gaptrace.record.calibrations import load, save, this_machine, usual_place
+    from gaptrace.record.calibrations import check_place, load, save, this_machine, usual_place
     from gaptrace.record.machine import probe_driver
     from gaptrace.render.calibration import calibration_text, check_text
 
@@ -61,6 +61,8 @@ def command(output: Path | None, saved_in: str | None) -> int:
     place = usual_place(machine)
     saved = None if saved_in is None else load(Path(saved_in) if saved_in else place)
     saves = saved is None or output is not None
+    if saves:
+        check_place(output or place)
     made = _measured(machine, driver, with_recorders=saves)
     shown, colored = width(), color(sys.stdout)
     click.echo(calibration_text(made, width=shown, color=colored), nl=False)

@@ -9,7 +9,9 @@ import json
 import os
 import platform
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 
@@ -57,9 +59,25 @@ def save(calibration: Calibration, path: Path) -> None:
         CalibrationError: it cannot be written there.
     """
     text = json.dumps(to_object(calibration), indent=1) + "\n"
+    with _writing(path):
+        replace_file(path, text)
+
+
+def check_place(path: Path) -> None:
+    """Make the folder of a calibration and write to it, since measuring takes a minute.
+
+    Raises:
+        CalibrationError: nothing can be written there.
+    """
+    with _writing(path), tempfile.TemporaryFile(dir=path.parent):
+        pass
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, text)
+        yield
     except OSError as error:
         raise CalibrationError(
             f"cannot write {path}: {error.strerror}; name another file with --output"
