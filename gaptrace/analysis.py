@@ -125,9 +125,7 @@ def analyze(
         TypeError: it is no trace.
     """
     if not isinstance(trace, Trace):
-        raise TypeError(
-            "analyze takes a Trace, from gaptrace.read.read(path); open(path) does both"
-        )
+        raise TypeError("analyze takes a Trace, as gaptrace.read.read(path) gives; or open(path)")
     warnings = [*trace.warnings, *check_coverage(trace)]
     recording, faults = recording_facts(trace), graph_faults(trace)
     trace = _only_device(trace, device_id)
