@@ -121,7 +121,7 @@ class Queued:
     def round(self) -> Figures:
         """Measure the clock, then the gaps between kernels, nodes and graphs."""
         short_ns, long_ns = (self._device_ns(partial(self._launch, each, 1)) for each in self._long)
-        if short_ns is None or long_ns is None:
+        if short_ns is None or long_ns is None or long_ns <= short_ns:
             return {}
         clocks_per_ns = _LONG_CLOCKS / (long_ns - short_ns)
         spin_ns = _CLOCKS / clocks_per_ns
