@@ -25,7 +25,8 @@ PATIENCE_NS, TRIES = 5_000_000_000, 3
 class HostPace:
     """The pace of the CPU at hand, and ways to a better one.
 
-    A context manager, during which the thread is moved between the CPUs on which it may run.
+    A context manager, during which the thread is moved between the CPUs on which it may run. What
+    threads it starts meanwhile stay on the CPU of that moment: have those of a step started before.
 
     Attributes:
         fastest_ns: of the short loop, so far.
