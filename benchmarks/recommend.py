@@ -375,8 +375,8 @@ def main(argv=None):
             for nodes in options.nodes:
                 for kind in CLOCKS:
                     for regime in options.regimes:
-                        with HostPace(fastest_ns) as pace:
-                            record = setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime)
+                        pace = HostPace(fastest_ns)
+                        record = setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime)
                         fastest_ns = pace.fastest_ns
                         record["host_loop_ns"] = statistics.quantiles(pace.loops_ns, n=10)
                         print(summary(record), flush=True)

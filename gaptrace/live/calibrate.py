@@ -45,7 +45,8 @@ def measure(plan: Plan) -> list[Sample]:
         GpuError: there is no GPU, it is in use, or it refused.
     """
     told = plan.guard and _told_idle()
-    with HostPace(plan.loop_ns) as pace, Bench(plan.call_ns) as bench:
+    pace = HostPace(plan.loop_ns)
+    with Bench(plan.call_ns) as bench:
         warm_up(bench)
         if plan.guard and not told and not is_alone(bench):
             raise GpuError(busy_message("kernels take turns with others", []))

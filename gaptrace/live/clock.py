@@ -43,7 +43,8 @@ def time_arms(
     # The order is random, to spread what comes with it, and the same in each run, to be repeated.
     order, turns = list(range(len(runners))), random.Random(0)
     gc.collect()
-    with _events() as events, no_collection(), HostPace() as pace:
+    pace = HostPace()
+    with _events() as events, no_collection():
         for _ in range(rounds):
             turns.shuffle(order)
             for index in order:

@@ -9,7 +9,7 @@ import os
 import random
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Self, TypeVar
+from typing import TypeVar
 
 Result = TypeVar("Result")
 
@@ -25,8 +25,8 @@ PATIENCE_NS, TRIES = 5_000_000_000, 3
 class HostPace:
     """The pace of the CPU at hand, and ways to a better one.
 
-    A context manager, during which the thread is moved between the CPUs on which it may run. What
-    threads it starts meanwhile stay on the CPU of that moment: have those of a step started before.
+    The thread is moved between the CPUs on which it may run, and never held on one: where others
+    want that as well, the system shall move it, and threads that it starts may run anywhere.
 
     Attributes:
         fastest_ns: of the short loop, so far.
@@ -34,25 +34,20 @@ class HostPace:
     """
 
     def __init__(self, fastest_ns: float | None = None) -> None:
-        """Take the fastest loop that is known from another process, if any."""
+        """See how fast every CPU is now.
+
+        Args:
+            fastest_ns: the fastest loop that is known from another process.
+        """
         self.fastest_ns = float("inf") if fastest_ns is None else fastest_ns
         self.loops_ns: list[int] = []
         self._patience_ns = PATIENCE_NS
         self._cpus: list[int] = []
-
-    def __enter__(self) -> Self:
-        """See how fast every CPU is now."""
         if hasattr(os, "sched_getaffinity"):  # Linux
             self._cpus = sorted(os.sched_getaffinity(0))
         for cpu in self._cpus:
-            self._move_to([cpu])
+            self._move_to(cpu)
             self._loop_ns()
-        self._move_to(self._cpus)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Let the thread run where it could before."""
-        self._move_to(self._cpus)
 
     def settle(self, meanwhile: Callable[[], object]) -> None:
         """Return once the pace is full, here, on another CPU or later; or when patience is over.
@@ -85,18 +80,17 @@ class HostPace:
 
     def _is_full_elsewhere(self) -> bool:
         for cpu in random.sample(self._cpus, len(self._cpus)):
-            self._move_to([cpu])
+            self._move_to(cpu)
             if self._is_full():
                 return True
-        self._move_to(self._cpus)
         return False
 
-    def _move_to(self, cpus: list[int]) -> None:
-        if cpus:
-            try:
-                os.sched_setaffinity(0, cpus)
-            except OSError:  # that CPU was taken from us, or moving is not allowed
-                self._cpus = []
+    def _move_to(self, cpu: int) -> None:
+        try:
+            os.sched_setaffinity(0, [cpu])
+            os.sched_setaffinity(0, self._cpus)
+        except OSError:  # that CPU was taken from us, or moving is not allowed
+            self._cpus = []
 
     def _loop_ns(self) -> int:
         """Time the loop, the better of two, since anything may come between."""
