@@ -309,20 +309,33 @@ def setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime):
     }
 
 
-def summary(record):
+def figures(record):
+    """What a record shows, as fractions; the best size by name."""
     measured, predicted = record["measured_ns"], record["predicted_ns"]
     uniforms = {name: ns for name, ns in measured.items() if name not in ("growing", "again")}
     best = min(uniforms, key=uniforms.get)
-    errors = [abs(predicted[name] / measured[name] - 1) for name in uniforms]
-    over = {name: measured[name] / uniforms[best] - 1 for name in ("chosen", "one")}
+    errors = [abs(predicted[name] / ns - 1) for name, ns in uniforms.items()]
+    over = ("chosen", "one", "512", "growing")
+    return {
+        "best": best,
+        "over": {name: measured[name] / uniforms[best] - 1 for name in over if name in measured},
+        "growing": measured["growing"] / record["device_ns"] - 1,
+        "error": statistics.median(errors),
+        "worst": max(errors),
+        "noise": abs(measured["again"] / measured["chosen"] - 1),
+    }
+
+
+def summary(record):
+    found, uniforms = figures(record), record["measured_ns"].keys() - {"growing", "again"}
+    over = found["over"]
     halves = over_best_of_other_half({name: record["runs_ns"][name] for name in uniforms})
-    half_k = f"{measured['512'] / uniforms[best] - 1:.1%}" if "512" in measured else "-"
+    half_k = f"{over['512']:.1%}" if "512" in over else "-"
     columns = (
         *(str(record["nodes"]), record["node"], record["regime"], str(record["recommended"])),
-        *(f"{over['chosen']:.1%}", f"{halves:.1%}", best, f"{over['one']:.1%}", half_k),
-        f"{measured['growing'] / record['device_ns'] - 1:.1%}{'*' if hides(record) else ''}",
-        *(f"{statistics.median(errors):.1%}", f"{max(errors):.1%}"),
-        f"{abs(measured['again'] / measured['chosen'] - 1):.1%}",
+        *(f"{over['chosen']:.1%}", f"{halves:.1%}", found["best"], f"{over['one']:.1%}", half_k),
+        f"{found['growing']:.1%}{'*' if hides(record) else ''}",
+        *(f"{found[name]:.1%}" for name in ("error", "worst", "noise")),
     )
     return line(columns)
 

@@ -12,7 +12,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from recommend import CLOCKS, REGIMES, hides
+from recommend import CLOCKS, REGIMES, figures, hides
 
 HEAD = (
     *("regime", "node", "chosen over best", "one graph over best", "growing over best"),
@@ -20,29 +20,17 @@ HEAD = (
 )
 
 
-def figures(record):
-    """The columns of one setting, as fractions."""
-    measured, predicted = record["measured_ns"], record["predicted_ns"]
-    uniforms = {name: ns for name, ns in measured.items() if name not in ("growing", "again")}
-    best = min(uniforms.values())
-    return {
-        "chosen over best": measured["chosen"] / best - 1,
-        "one graph over best": measured["one"] / best - 1,
-        "growing over best": measured["growing"] / best - 1,
-        "prediction error": statistics.median(
-            abs(predicted[name] / ns - 1) for name, ns in uniforms.items()
-        ),
-        "noise": abs(measured["again"] / measured["chosen"] - 1),
-    }
+def columns(record):
+    found = figures(record)
+    over = (found["over"][name] for name in ("chosen", "one", "growing"))
+    return (*over, found["error"], found["noise"])
 
 
 def rows(records):
     for regime, node in itertools.product(REGIMES, CLOCKS):
-        columns = [
-            figures(each) for each in records if (each["regime"], each["node"]) == (regime, node)
-        ]
-        if columns:
-            yield (regime, node, *(cell([each[name] for each in columns]) for name in HEAD[2:]))
+        alike = [each for each in records if (each["regime"], each["node"]) == (regime, node)]
+        if alike:
+            yield (regime, node, *map(cell, zip(*map(columns, alike), strict=True)))
 
 
 def cell(values):
@@ -55,10 +43,9 @@ def percent(fraction):
 
 def counts(records):
     """In how many settings each target was met."""
-    over = [figures(record)["chosen over best"] for record in records]
-    errors = [figures(record)["prediction error"] for record in records]
-    hidden = [each for each in records if hides(each)]
-    growing = [each["measured_ns"]["growing"] / each["device_ns"] - 1 for each in hidden]
+    over = [figures(each)["over"]["chosen"] for each in records]
+    errors = [figures(each)["error"] for each in records]
+    growing = [figures(each)["growing"] for each in records if hides(each)]
     return (
         f"Of {len(over)} settings the chosen size is within 1 % of the best in "
         f"{within(over, 0.01)}, within 3 % in {within(over, 0.03)}; the median prediction error is "

@@ -28,7 +28,7 @@ from gaptrace.record.cupti import Cupti, record_with_cupti
 from gaptrace.record.cupti_spool import read_spool
 from gaptrace.record.machine import Driver
 from gaptrace.record.nsys import Nsys
-from gaptrace.samples import Plan
+from gaptrace.samples import Plan, Sample
 
 HERE = Path(__file__).parent
 H200 = Driver("580.159.03", "13.0", ("NVIDIA H200", "NVIDIA H200"), None)
@@ -267,6 +267,19 @@ def test_a_kernel_that_is_taken_off_shows_company(absence_ns, alone):
 
 
 # In processes of their own
+
+
+def test_what_a_process_found_of_the_hosts_pace_is_told_the_next(monkeypatch):
+    loops, told = iter([90.0, 70.0, 80.0, 75.0, 99.0]), []
+
+    def plain(plan):
+        told.append(plan.loop_ns)
+        return [Sample("host_loop_ns", None, 1, (100.0, next(loops)))]
+
+    monkeypatch.setattr(probing, "_plain", plain)
+    (figure,) = probing.measure(lambda done: None)
+    assert told == [None, 90.0, 70.0, 70.0, 70.0]
+    assert (figure.name, figure.runs) == ("host_loop_ns", 10)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cuda") is not None, reason="cuda-bindings is there")

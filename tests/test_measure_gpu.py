@@ -90,42 +90,6 @@ def test_arms_of_a_torch_step(torch):
     assert torch.equal(x, before)
 
 
-#: In a process of its own: any test before it that uses two streams would hide what it looks for.
-MEASURED_BEFORE_AND_AFTER_ANOTHER_STREAM = """
-import cupy
-import gaptrace
-
-def step():
-    for _ in range(300):
-        cupy.multiply(x, cupy.float32(0.75), out=x)
-
-def graph_ns():
-    measured = gaptrace.measure(step, state=x, stream=own, chunks=(100,), rounds=5)
-    return measured.of("graph")[0].step_device_ns
-
-with cupy.cuda.Stream(non_blocking=True) as own:
-    x = cupy.zeros(1000, dtype=cupy.float32)
-    before = graph_ns()
-with cupy.cuda.Stream(non_blocking=True) as other:
-    for _ in range(20):
-        cupy.zeros(1000, dtype=cupy.float32).fill(1)
-    other.synchronize()
-with own:
-    print(before, graph_ns())
-"""
-
-
-def test_a_graph_takes_no_longer_once_the_program_used_another_stream(cupy):
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED_BEFORE_AND_AFTER_ANOTHER_STREAM],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    before, after = map(float, done.stdout.split())
-    assert after == pytest.approx(before, rel=0.05)
-
-
 def test_a_step_that_makes_new_arrays(cupy):
     import gaptrace
 

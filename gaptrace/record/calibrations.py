@@ -9,14 +9,13 @@ import json
 import os
 import platform
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 
 from gaptrace.calibration import Calibration, Machine
-from gaptrace.drafts import replace_file
+from gaptrace.drafts import check_folder, replace_file
 from gaptrace.errors import CalibrationError
 from gaptrace.record.calibration_json import from_object, to_object
 from gaptrace.record.machine import Driver
@@ -64,13 +63,14 @@ def save(calibration: Calibration, path: Path) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Make the folder of a calibration and write to it, since measuring takes a minute.
+    """Make the folder of a calibration, before measuring takes a minute.
 
     Raises:
-        CalibrationError: nothing can be written there.
+        CalibrationError: it cannot be made.
+        GaptraceError: nothing can be written in it.
     """
-    with _writing(path), tempfile.TemporaryFile(dir=path.parent):
-        pass
+    with _writing(path):
+        check_folder(path.parent)
 
 
 @contextmanager
