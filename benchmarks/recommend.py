@@ -4,12 +4,13 @@
 
 Steps of N kernels in a line (one warp each, spinning for about 0.6, 2.5, 9 us, or a mix), in three
 regimes: graphs replayed, captured and exec-updated each step, captured and instantiated each step.
-What chunks cost the host is calibrated right before each setting, in steps of as many empty nodes,
-since the cost of instantiating drifts by a third within minutes; the device's time is that of such
-nodes in graphs that were launched in time, as new as the regime has them. From these the model
-predicts the step for a set of chunk sizes and chooses a size and a growing schedule; then all are
-measured in random order, by the host's clock. Nothing that is measured of these steps goes into the
-prediction, and all is timed while the host runs at full pace (`gaptrace.live.host_pace`). Columns:
+What chunks cost the host is calibrated right before the settings of one regime and N, in steps of
+as many empty nodes; the device's time is that of such nodes in graphs that were launched in time,
+as new as the regime has them. From these the model predicts the step for a set of chunk sizes and
+chooses a size and a growing schedule; then all are measured in random order, by the host's clock.
+Nothing that is measured of these steps goes into the prediction. Only what ran on a host at full
+pace counts (`gaptrace.live.host_pace`); a setting for which there was too little of that is left
+out. Settings that are in the file of results already are not measured again. Columns:
 by how much the chosen size takes longer than the best of all, and than the best of the other half
 of the runs; one graph and 512 likewise; the growing schedule against the device's time alone, with
 a star where all but 1 % is predicted to hide; errors of the prediction; how far two measurements of
@@ -41,24 +42,41 @@ CLOCKS = {"0.6 us": (0,), "2.5 us": (4_000,), "9 us": (16_000,), "mixed": (0, 4_
 NODES = (300, 1_000, 3_000)
 SIZES = (16, 32, 64, 100, 128, 200, 256, 400, 512, 1_024)
 REGIMES = ("replay", "update", "instantiate")
-#: Steps of each schedule, and seconds for all, at least: when calibrating and when measuring.
+#: Steps of each schedule, and seconds for all, when calibrating and when measuring: at least, and
+#: where a host that is slow again and again does not let them become as many.
 REPEATS, SECONDS = 16, 2.0
+LEAST, LIMIT = 5, 15.0
 #: Chunks in the steps by which the host's costs are measured, at most.
 MOST_CHUNKS = 300
 #: Nodes of the graphs by which the device's time is measured; times that is done.
 PIECE, TIMES = 256, 5
 
 
-def calibrate(bench):
+class Shared(NamedTuple):
+    """What the settings of a regime and N share.
+
+    Gap at a cut; from the device's end until the host knows, both in ns; and `chunk_costs`.
+    """
+
+    gap_ns: float
+    notice_ns: float
+    costs: dict[str, dict[int, float]]
+
+
+def calibrate(bench, pace, nodes, regime):
+    gap_ns, notice_ns = pace.undisturbed(partial(latencies, bench))
+    return Shared(gap_ns, notice_ns, chunk_costs(bench, pace, nodes, regime))
+
+
+def latencies(bench):
     """Gap at a cut; from the device's end until the host knows, both in ns."""
-    gaps, latencies = [], []
+    gaps, starts = [], []
     with queued(bench) as lines:
         chains = Chains(bench, 1)
         for _ in range(5):
-            latencies.append(graph_costs(bench, chains, 1, 1)["graph_launch_latency_ns", 1, 1])
+            starts.append(graph_costs(bench, chains, 1, 1)["graph_launch_latency_ns", 1, 1])
             gaps += [ns for (name, *_), ns in lines.round().items() if name == "cut_gap_ns"]
-    latency_ns = statistics.median(latencies)
-    return max(0.0, statistics.median(gaps)), alone_ns(bench) - latency_ns
+    return max(0.0, statistics.median(gaps)), alone_ns(bench) - statistics.median(starts)
 
 
 def alone_ns(bench):
@@ -73,11 +91,20 @@ def alone_ns(bench):
     return statistics.median(times)
 
 
-def rounds():
-    """Count rounds; the first is for warming up."""
+class HostTooSlow(Exception):
+    """Others kept the host slow for too long."""
+
+
+def rounds(times):
+    """Count rounds until all lists of times are long enough; the first is for warming up."""
     begin = time.monotonic()
     for number in itertools.count():
-        if number > REPEATS and time.monotonic() - begin > SECONDS:
+        fewest, spent = min(map(len, times)), time.monotonic() - begin
+        if fewest >= REPEATS and spent > SECONDS:
+            return
+        if spent > LIMIT:
+            if fewest < LEAST:
+                raise HostTooSlow(f"left something out: {fewest} steps at full pace")
             return
         yield number
 
@@ -104,18 +131,21 @@ def chunk_costs(bench, pace, most, regime):
         nodes: steps[nodes].build(rows[nodes]) if regime != "instantiate" else [] for nodes in sizes
     }
     runs = {name: {nodes: [] for nodes in sizes} for name in ("first", "later", "alone")}
-    for number in rounds():
-        for nodes in random.sample(sizes, len(sizes)):
-            row, step, made = rows[nodes], steps[nodes], execs[nodes]
-            timed = pace.undisturbed(partial(step.run_again, regime, row, made))
-            alone = pace.undisturbed(partial(step.run_again, regime, row[:1], made[:1]))
-            if number:
-                runs["first"][nodes].append(timed.first_ns)
-                runs["alone"][nodes].append(alone.ns)
-                if len(row) > 1:
-                    rest_ns = timed.called_ns - timed.first_ns
-                    runs["later"][nodes].append(rest_ns / (len(row) - 1))
-    destroy(bench, itertools.chain(*execs.values()))
+    try:
+        for number in rounds([*runs["first"].values(), *runs["alone"].values()]):
+            for nodes in random.sample(sizes, len(sizes)):
+                row, step, made = rows[nodes], steps[nodes], execs[nodes]
+                timed = step.run_undisturbed(pace, regime, row, made)
+                alone = step.run_undisturbed(pace, regime, row[:1], made[:1])
+                if number and timed:
+                    runs["first"][nodes].append(timed.first_ns)
+                    if len(row) > 1:
+                        rest_ns = timed.called_ns - timed.first_ns
+                        runs["later"][nodes].append(rest_ns / (len(row) - 1))
+                if number and alone:
+                    runs["alone"][nodes].append(alone.ns)
+    finally:
+        destroy(bench, itertools.chain(*execs.values()))
     return {
         name: {nodes: statistics.median(each) for nodes, each in table.items() if each}
         for name, table in runs.items()
@@ -208,6 +238,11 @@ class Step:
         self.run(regime, sizes, execs, 0)
         return self.run(regime, sizes, execs, 1)
 
+    def run_undisturbed(self, pace, regime, sizes, execs):
+        """Two steps on a host at full pace; times of the second, None if it was slow."""
+        timed = pace.undisturbed(partial(self.run_again, regime, sizes, execs))
+        return timed if pace.was_full else None
+
     def measure(self, pace, regime, schedules):
         """Steps of each schedule in ns, all in turn in random order, on a host at full pace.
 
@@ -216,13 +251,14 @@ class Step:
         """
         execs = [self.build(sizes) if regime != "instantiate" else [] for sizes in schedules]
         times = [[] for _ in schedules]
-        for number in rounds():
-            for place in random.sample(range(len(schedules)), len(schedules)):
-                step = partial(self.run_again, regime, schedules[place], execs[place])
-                timed = pace.undisturbed(step)
-                if number:
-                    times[place].append(timed.ns)
-        destroy(self.bench, itertools.chain(*execs))
+        try:
+            for number in rounds(times):
+                for place in random.sample(range(len(schedules)), len(schedules)):
+                    timed = self.run_undisturbed(pace, regime, schedules[place], execs[place])
+                    if number and timed:
+                        times[place].append(timed.ns)
+        finally:
+            destroy(self.bench, itertools.chain(*execs))
         return times
 
 
@@ -256,28 +292,29 @@ def destroy(bench, execs):
         bench.cuda.cuGraphExecDestroy(each)
 
 
-def model_of(step, costs, node_ns, gap_ns, notice_ns):
-    """The chunk model of a step, from costs by nodes and times of the nodes by clocks."""
-    sizes, empty_ns = sorted(costs["alone"]), node_ns[0]
+def model_of(step, shared, node_ns):
+    """The chunk model of a step; times of the nodes by clocks."""
+    costs, empty_ns = shared.costs, node_ns[0]
+    sizes = sorted(costs["alone"])
     host = [costs["later"].get(nodes, costs["first"][nodes]) for nodes in sizes]
     # From when the host begins a chunk to when the device may start it.
-    ready = [max(0.0, costs["alone"][nodes] - nodes * empty_ns - notice_ns) for nodes in sizes]
+    waited_ns = [costs["alone"][nodes] - nodes * empty_ns for nodes in sizes]
+    ready = [max(0.0, ns - shared.notice_ns) for ns in waited_ns]
     return ChunkModel(
         HostCost.fit(sizes, host, quantile=0.5),
         step.nodes,
         np.array([node_ns[clocks] for clocks in step.clocks]),
-        cut_gap_ns=gap_ns,
+        cut_gap_ns=shared.gap_ns,
         ready=HostCost.fit(sizes, ready, quantile=0.5),
     )
 
 
-def setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime):
+def setting(bench, pace, shared, nodes, kind, regime):
     """Predict and measure one setting; returns a record."""
     step = Step(bench, nodes, CLOCKS[kind])
     kinds = sorted({0, *step.clocks})
-    node_ns = {clocks: node_time(bench, nodes, clocks, gap_ns, regime) for clocks in kinds}
-    costs = chunk_costs(bench, pace, nodes, regime)
-    model = model_of(step, costs, node_ns, gap_ns, notice_ns)
+    node_ns = {clocks: node_time(bench, nodes, clocks, shared.gap_ns, regime) for clocks in kinds}
+    model = model_of(step, shared, node_ns)
     curve = uniform(model)
     best = plateau(curve)
     schedules = {f"{size}": uniform_sizes(model, size) for size in SIZES if size < nodes}
@@ -297,16 +334,31 @@ def setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime):
         "plateau": [best.lo, best.hi],
         "growing": list(schedules["growing"]),
         "device_ns": model.device_only_ns,
-        "gap_ns": gap_ns,
-        "notice_ns": notice_ns,
+        "gap_ns": shared.gap_ns,
+        "notice_ns": shared.notice_ns,
         "node_ns": node_ns,
-        "costs_ns": costs,
+        "costs_ns": shared.costs,
+        "host_loop_ns": statistics.quantiles(pace.loops_ns, n=10),
         "predicted_ns": {
-            name: makespan(model, sizes) + notice_ns for name, sizes in schedules.items()
+            name: makespan(model, sizes) + shared.notice_ns for name, sizes in schedules.items()
         },
         "runs_ns": runs,
         "measured_ns": {name: statistics.median(each) for name, each in runs.items()},
     }
+
+
+def tried(work):
+    """Do work; return None and say so where the host was too slow."""
+    try:
+        return work()
+    except HostTooSlow as error:
+        print(error, flush=True)
+    return None
+
+
+def records_of(path):
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(each) for each in lines]
 
 
 def figures(record):
@@ -374,28 +426,30 @@ HEAD = (
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="append each setting as a line of JSON")
+    parser.add_argument("--out", type=Path, help="append each setting that it lacks, as JSON")
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--nodes", type=int, nargs="*", default=NODES)
     parser.add_argument("--regimes", nargs="*", default=REGIMES)
     options = parser.parse_args(argv)
     random.seed(0)
-    fastest_ns = None
+    known = records_of(options.out) if options.out else []
+    settings = itertools.product(range(options.passes), options.nodes, options.regimes, CLOCKS)
+    places = {(each["pass"], each["nodes"], each["regime"], each["node"]) for each in known}
+    missing = [each for each in settings if each not in places]
     print(line(HEAD))
     with Bench() as bench:
-        for number in range(options.passes):
-            gap_ns, notice_ns = calibrate(bench)
-            for nodes in options.nodes:
-                for kind in CLOCKS:
-                    for regime in options.regimes:
-                        pace = HostPace(fastest_ns)
-                        record = setting(bench, pace, gap_ns, notice_ns, nodes, kind, regime)
-                        fastest_ns = pace.fastest_ns
-                        record["host_loop_ns"] = statistics.quantiles(pace.loops_ns, n=10)
-                        print(summary(record), flush=True)
-                        if options.out:
-                            with options.out.open("a") as file:
-                                file.write(json.dumps({"pass": number} | record) + "\n")
+        pace = HostPace()
+        for (number, nodes, regime), group in itertools.groupby(missing, key=lambda each: each[:3]):
+            pace = HostPace(pace.fastest_ns)
+            shared = tried(partial(calibrate, bench, pace, nodes, regime))
+            for *_, kind in group if shared else ():
+                pace = HostPace(pace.fastest_ns)
+                record = tried(partial(setting, bench, pace, shared, nodes, kind, regime))
+                if record:
+                    print(summary(record), flush=True)
+                if record and options.out:
+                    with options.out.open("a") as file:
+                        file.write(json.dumps({"pass": number} | record) + "\n")
     return 0
 
 

@@ -7,12 +7,11 @@ For each regime and kind of node the median over all its settings, the worst in 
 
 import argparse
 import itertools
-import json
 import statistics
 import sys
 from pathlib import Path
 
-from recommend import CLOCKS, REGIMES, figures, hides
+from recommend import CLOCKS, REGIMES, figures, hides, records_of
 
 HEAD = (
     *("regime", "node", "chosen over best", "one graph over best", "growing over best"),
@@ -62,8 +61,7 @@ def within(values, most):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
-    lines = parser.parse_args(argv).results.read_text(encoding="utf-8").splitlines()
-    records = [json.loads(each) for each in lines]
+    records = records_of(parser.parse_args(argv).results)
     for row in (HEAD, ("-",) * len(HEAD), *rows(records)):
         print(f"| {' | '.join(row)} |")
     print(counts(records))

@@ -92,6 +92,7 @@ def test_work_is_done_again_if_the_pace_was_lost(on):
     done = []
     pace = HostPace()
     assert pace.undisturbed(lambda: done.append(1) or len(done)) == 2
+    assert pace.was_full
 
 
 def test_work_is_not_done_again_and_again(on, monkeypatch):
@@ -100,6 +101,17 @@ def test_work_is_not_done_again_and_again(on, monkeypatch):
     done = []
     pace = HostPace(FULL)
     assert pace.undisturbed(lambda: done.append(1) or len(done)) == host_pace.TRIES
+    assert not pace.was_full
+
+
+def test_work_begun_at_half_pace_was_disturbed(on, monkeypatch):
+    monkeypatch.setattr(host_pace, "PATIENCE_NS", 0)
+    monkeypatch.setattr(host_pace, "TRIES", 1)
+    # Two loops each: at first, here and on "every" CPU, when work begins, after it.
+    on({0: [*[FULL] * 2, *[HALF] * 6, FULL]})
+    pace = HostPace()
+    pace.undisturbed(nothing)
+    assert not pace.was_full
 
 
 def test_the_better_of_two_loops_counts(on):

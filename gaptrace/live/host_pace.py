@@ -31,6 +31,7 @@ class HostPace:
     Attributes:
         fastest_ns: of the short loop, so far.
         loops_ns: how long it took when work was begun, each time.
+        was_full: whether the pace was full when `undisturbed` began its work last, and at its end.
     """
 
     def __init__(self, fastest_ns: float | None = None) -> None:
@@ -41,6 +42,7 @@ class HostPace:
         """
         self.fastest_ns = float("inf") if fastest_ns is None else fastest_ns
         self.loops_ns: list[int] = []
+        self.was_full = False
         self._patience_ns = PATIENCE_NS
         self._cpus: list[int] = []
         if hasattr(os, "sched_getaffinity"):  # Linux
@@ -71,7 +73,8 @@ class HostPace:
         for _ in range(TRIES):
             self.settle(work)
             result = work()
-            if self._is_full():
+            self.was_full = self._is_full() and self.loops_ns[-1] <= FULL * self.fastest_ns
+            if self.was_full:
                 break
         return result
 
