@@ -4,10 +4,10 @@
 
 Programs whose step can be captured are timed in every way by `gaptrace profile --arms`, in a
 process without a recorder; the same arms recorded in both granularities, and the program as it is
-(launched kernel by kernel), each with the calibration of the machine, give predictions. Programs
-that make their graphs themselves (torch.compile, JAX) are timed with and without them. Each process
-runs on the CPUs that are quietest then: on a host that is shared others slow some of them down
-twofold.
+(launched kernel by kernel), each with the calibration of the machine, give predictions. The demo
+times its arms itself. Programs that make their graphs themselves (torch.compile, JAX) are timed
+with and without them. Each process runs on the CPUs that are quietest then: on a host that is
+shared others slow some of them down twofold.
 """
 
 import argparse
@@ -47,7 +47,8 @@ PAIRS = {
         ("jax_decoder.py", "--command-buffers", "default"),
     ),
 }
-
+#: Times its arms itself, and prints them.
+DEMO = {"the demo": ("../../examples/demo.py", "--steps", "50", "--chunks", "25", "10")}
 
 #: Processes that run a step kernel by kernel without a recorder.
 PROCESSES = 5
@@ -77,17 +78,18 @@ def advice(export):
 
 def of_step(name, program, folder, runs):
     """Time, record and predict one program; one record."""
-    arms = ("--arms", "per_launch,graph,chunks", "--chunks", ",".join(map(str, CHUNKS)))
+    options = ("--arms", "per_launch,graph,chunks", "--chunks", ",".join(map(str, CHUNKS)))
     record = {"program": name, "nodes": None, "measured_ns": {}, "said": []}
     for run in range(runs):
         here = folder / f"arms{run}"
-        profile(here, program, *arms, "--granularity", "both" if run == 0 else "graph")
+        profile(here, program, *options, "--granularity", "both" if run == 0 else "graph")
         (found,) = json.loads((here / "arms.json").read_text()).values()
         measured = measurement_of(found)
         record["nodes"] = measured.nodes
         for each in measured.timings:
             record["measured_ns"].setdefault(each.arm.name, []).append(each.step_ns)
-        graphs = [each.arm for each in measured.timings if each.arm.schedule]
+        arms = [each.arm for each in measured.timings]
+        graphs = {arm.name: arm.schedule for arm in arms if arm.schedule}
         for export in sorted(here.rglob("*.sqlite")):
             record["said"].append(said_of_graphs(export, graphs))
     profile(folder / "plain", program)
@@ -96,12 +98,30 @@ def of_step(name, program, folder, runs):
     return record
 
 
-def said_of_graphs(export, arms):
+def of_demo(name, program, folder, runs):
+    """Time and record the demo, and predict its arms; one record."""
+    record = {"program": name, "nodes": None, "measured_ns": {}, "said": []}
+    for _ in range(max(runs, PROCESSES)):
+        for arm, us in re.findall(r"^(\S+:?\d*) +[-\d]+ +([\d.]+) +[\d.]+$", output(program), re.M):
+            record["measured_ns"].setdefault(arm, []).append(1e3 * float(us))
+    sizes = {arm: int(arm.split(":")[1]) for arm in record["measured_ns"] if ":" in arm}
+    record["nodes"] = nodes = max(sizes.values())
+    graphs = {
+        arm: tuple(min(size, nodes - begin) for begin in range(0, nodes, size))
+        for arm, size in sizes.items()
+    }
+    profile(folder, program, "--granularity", "both")
+    record["said"] = [said_of_graphs(export, graphs) for export in sorted(folder.rglob("*.sqlite"))]
+    return record
+
+
+def said_of_graphs(export, graphs):
+    """What gaptrace says of a recording, and predicts for schedules by the names of their arms."""
     found = advice(export)
     predicted = {}
     if found.schedules is not None:
         model, added_ns = found.schedules.model, found.schedules.added_ns
-        predicted = {arm.name: makespan(model, arm.schedule) + added_ns for arm in arms}
+        predicted = {arm: makespan(model, sizes) + added_ns for arm, sizes in graphs.items()}
         predicted["per_launch"] = found.predicted_ns["per_launch"]
     return {
         "from": f"arms, {export.stem}",
@@ -134,6 +154,10 @@ def of_pair(name, programs, folder, runs):
 
 def timed(program):
     """Median step in ns that a program prints, without a recorder."""
+    return 1e3 * float(re.search(r"median step ([\d.]+) us", output(program))[1])
+
+
+def output(program):
     run_on_quiet_cpus()
     script, *arguments = program
     done = subprocess.run(
@@ -142,7 +166,7 @@ def timed(program):
         text=True,
         check=True,
     )
-    return 1e3 * float(re.search(r"median step ([\d.]+) us", done.stdout)[1])
+    return done.stdout
 
 
 def lines_of(record):
@@ -175,6 +199,7 @@ def main(argv=None):
     parser.add_argument("--runs", type=int, default=2, help="processes without a recorder")
     options = parser.parse_args(argv)
     every = [(name, program, of_step) for name, program in STEPS.items()]
+    every += [(name, program, of_demo) for name, program in DEMO.items()]
     every += [(name, program, of_pair) for name, program in PAIRS.items()]
     for number, (name, program, of_kind) in enumerate(every):
         if options.only not in name:

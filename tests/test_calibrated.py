@@ -447,12 +447,13 @@ def test_many_small_kernels_should_be_captured():
 @pytest.mark.parametrize(
     ("api_ns", "level", "speed"),
     [
-        (4_000, "value", 1.0),
+        # 3,684 ns as calibrated, and 7 % more in a program.
+        (3_900, "value", 1.0),
         # Twice as long a call: what the program does between launches takes 2.5 times as long.
-        (2 * 4088, "value", 0.5**1.3),
-        (2 * 4088, "low", 0.5**1.3),
+        (2 * 3941.5, "value", 0.5**1.3),
+        (2 * 3941.5, "low", 0.5**1.3),
         # Or else the launches of this program are dearer.
-        (2 * 4088, "high", 1.0),
+        (2 * 3941.5, "high", 1.0),
         (0, "value", 1.0),
     ],
 )
