@@ -141,8 +141,8 @@ def _warnings(step: TracedStep, advice: Advice, costs: StepCosts) -> list[TraceW
         warnings.append(
             TraceWarning(
                 "branches",
-                "nodes of the graph run side by side: a cut makes all branches wait for each "
-                "other, which these predictions leave out; gaptrace.split cuts where few cross",
+                "nodes of the graph run side by side, and a cut makes all branches wait for each "
+                f"other, {_told(costs)}; gaptrace.split cuts where few cross",
             )
         )
     slow_host = costs.host(len(costs.node_ns)) > costs.device_only_ns
@@ -151,6 +151,13 @@ def _warnings(step: TracedStep, advice: Advice, costs: StepCosts) -> list[TraceW
             TraceWarning("few_steps", f"only {step.repeats} steps were seen: record more of them")
         )
     return warnings
+
+
+def _told(costs: StepCosts) -> str:
+    most_us = float(costs.model.lost_ns.max()) / 1000
+    if most_us == 0:
+        return "which these predictions leave out"
+    return f"which is predicted to cost up to {most_us:,.1f} us at one cut"
 
 
 def single_launches(

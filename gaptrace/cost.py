@@ -105,6 +105,8 @@ class ChunkModel:
             replaces ``host + delta_ns`` where exposed latency does not grow with the launch call.
         queue_depth: Q, launches by which the host may be ahead; None: no limit.
         cuts: node counts after which a cut is allowed, in 1..N-1; None: all.
+        overlap_ns: what a cut after 0..N nodes adds to the chunk behind it, since branches on both
+            sides of it no longer run at once; shape ``(N + 1,)``, or 0.
     """
 
     host: HostCost
@@ -117,13 +119,17 @@ class ChunkModel:
     ready: HostCost | None = None
     queue_depth: int | None = None
     cuts: Collection[int] | None = None
+    overlap_ns: ArrayLike = 0.0
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or np.shape(self.node_ns) not in ((), (self.nodes,)):
             raise ValueError(f"node_ns must be a mean or one time for each of {self.nodes} nodes")
+        if np.shape(self.overlap_ns) not in ((), (self.nodes + 1,)):
+            raise ValueError(f"overlap_ns must be 0 or one for each of {self.nodes + 1} cuts")
         gaps = min(self.in_graph_gap_ns, self.cut_gap_ns, self.device_free_ns)
-        if not (np.asarray(self.node_ns).min() >= 0 and gaps >= 0):
-            raise ValueError("node times, gaps and device_free_ns must not be negative")
+        device = min(np.min(self.node_ns), np.min(self.overlap_ns))
+        if not (device >= 0 and gaps >= 0):
+            raise ValueError("node times, overlap, gaps and device_free_ns must not be negative")
         inner = [] if self.cuts is None else list(self.cuts)
         if min(inner, default=1) < 1 or max(inner, default=0) >= self.nodes:
             raise ValueError(f"cuts must lie in 1..{self.nodes - 1}")
@@ -142,6 +148,13 @@ class ChunkModel:
         """Device time in ns of the first 0..N nodes, each with the gap after it."""
         each = np.asarray(self.node_ns, np.float64) + self.in_graph_gap_ns
         return np.append(0.0, np.cumsum(np.broadcast_to(each, (self.nodes,))))
+
+    @cached_property
+    def lost_ns(self) -> Floats:
+        """Overlap in ns lost by cuts after 0..N nodes; nothing before the first."""
+        lost = np.array(np.broadcast_to(self.overlap_ns, (self.nodes + 1,)), np.float64)
+        lost[0] = 0.0
+        return lost
 
     @cached_property
     def host_ns(self) -> Floats:
@@ -171,7 +184,9 @@ def makespan(model: ChunkModel, sizes: Sequence[int]) -> float:
         raise ValueError(f"chunk sizes must be positive and sum to {model.nodes}")
     if (model.last_cut[ends] != ends).any():
         raise ValueError("a chunk ends where no cut is allowed")
-    spans = model.device_ns[ends] - model.device_ns[ends - size] - model.in_graph_gap_ns
+    begins = ends - size
+    spans = model.device_ns[ends] - model.device_ns[begins] + model.lost_ns[begins]
+    spans -= model.in_graph_gap_ns
     columns = (model.host_ns[size].tolist(), model.ready_ns[size].tolist(), spans.tolist())
     host, free, done = 0.0, model.device_free_ns, list[float]()
     for i, (cost, lag, span) in enumerate(zip(*columns, strict=True)):
@@ -190,7 +205,7 @@ def per_launch_ns(model: ChunkModel, launch_ns: float, gap_ns: float) -> float:
     node: near the larger of both sums. ``delta_ns``, ``device_free_ns``, ``queue_depth`` hold.
     """
     host = HostCost.linear(launch_ns, 0.0)
-    plain = replace(model, host=host, ready=None, cuts=None)
+    plain = replace(model, host=host, ready=None, cuts=None, overlap_ns=0.0)
     single = replace(plain, in_graph_gap_ns=gap_ns, cut_gap_ns=0.0)
     return makespan(single, [1] * model.nodes)
 
@@ -243,7 +258,9 @@ def chunk_times(model: ChunkModel, sizes: Sequence[int]) -> tuple[ChunkTimes, ..
             host = max(host, times[i - model.queue_depth].device_end_ns)
             begun = host - float(model.host_ns[count])
         start = max(begun + float(model.ready_ns[count]), free)
-        span = float(model.device_ns[end] - model.device_ns[end - count]) - model.in_graph_gap_ns
+        first = end - count
+        work = model.device_ns[end] - model.device_ns[first] + model.lost_ns[first]
+        span = float(work) - model.in_graph_gap_ns
         times.append(ChunkTimes(count, begun, host, start, start + span))
         free = times[-1].device_end_ns + model.in_graph_gap_ns + model.cut_gap_ns
     assert math.isclose(times[-1].device_end_ns, last_end)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gaptrace.cost import ChunkModel, Floats, HostCost, makespan, per_launch_ns
 from gaptrace.recommendation import NOISE_FRACTION, Alternative, SizeTime, Verdict
@@ -34,6 +35,7 @@ class StepCosts:
         launch_delta_ns: of a single launch, exposed latency less that.
         kernel_gap_ns: what a gap between queued kernels is longer than one between nodes.
         queue_depth: graphs by which the host can be ahead.
+        overlap_ns: what a cut takes from branches that run side by side, shape `(N + 1,)`, or 0.
     """
 
     host: HostCost
@@ -46,6 +48,7 @@ class StepCosts:
     launch_delta_ns: float
     kernel_gap_ns: float
     queue_depth: int | None = None
+    overlap_ns: ArrayLike = 0.0
 
     @cached_property
     def model(self) -> ChunkModel:
@@ -58,6 +61,7 @@ class StepCosts:
             device_free_ns=self.device_free_ns,
             ready=self.ready,
             queue_depth=self.queue_depth,
+            overlap_ns=self.overlap_ns,
         )
 
     @cached_property

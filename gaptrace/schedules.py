@@ -1,7 +1,8 @@
 """Which chunks to cut a step into: every uniform size, the one to recommend, and schedules.
 
 Unrolled, the makespan of `cost` is the largest of ``H_{i-1} + ready(c_i) + b_i + g + b_{i+1} + .. +
-b_k`` over i, which is what lets every uniform size be computed at once.
+b_k`` over i (each b with the overlap lost by the cut before it), which is what lets every uniform
+size be computed at once.
 """
 
 import math
@@ -45,9 +46,12 @@ def _uniform(model: ChunkModel, remainder_first: bool) -> Floats:
     order = np.arange(len(chunk)) - np.repeat(heads, counts)
     before = np.cumsum(model.host_ns[end - begin]) - model.host_ns[end - begin]
     host = before - np.repeat(before[heads], counts)
-    late = host + model.ready_ns[end - begin] - device[begin] - order * gap
+    cut = np.cumsum(gap + model.lost_ns[begin])  # what cuts have cost the device so far
+    cut -= np.repeat(cut[heads], counts)
+    # Overlap that is lost lengthens a chunk, which starts no later for it.
+    late = host + model.ready_ns[end - begin] - device[begin] - (cut - model.lost_ns[begin])
     start = np.maximum(np.maximum.reduceat(late, heads), model.device_free_ns)
-    result: Floats = start + device[-1] - model.in_graph_gap_ns + (counts - 1) * gap
+    result: Floats = start + device[-1] - model.in_graph_gap_ns + cut[heads + counts - 1]
     for i in np.flatnonzero(counts > (model.queue_depth or total)):
         rows = slice(heads[i], heads[i] + counts[i])
         result[i] = makespan(model, end[rows] - begin[rows])
@@ -142,17 +146,17 @@ def _slowed(model: ChunkModel, factor: float) -> ChunkModel:
     return replace(model, host=model.host.times(factor), ready=ready)
 
 
-_Lists = tuple[list[int], list[float], list[float], list[float]]
+_Lists = tuple[list[int], list[float], list[float], list[float], list[float]]
 
 
 def _lists(model: ChunkModel) -> _Lists:
-    """Allowed boundaries, and device, host and ready times: faster to read value by value."""
-    times = (model.device_ns.tolist(), model.host_ns.tolist(), model.ready_ns.tolist())
-    return np.unique(model.last_cut).tolist(), *times
+    """Allowed boundaries; device, lost, host and ready times: faster to read value by value."""
+    device, host = (model.device_ns.tolist(), model.lost_ns.tolist()), model.host_ns.tolist()
+    return np.unique(model.last_cut).tolist(), *device, host, model.ready_ns.tolist()
 
 
 def _grow(model: ChunkModel, lists: _Lists, size: int, limit: float) -> list[int]:
-    bounds, device, host, ready = lists
+    bounds, device, lost, host, ready = lists
     each = np.arange(1, model.nodes + 1)
     rate = float((model.host_ns[1:] / each).min())  # no node costs the host less
     begin, now, free, sizes = 0, 0.0, model.device_free_ns, list[int]()
@@ -160,6 +164,7 @@ def _grow(model: ChunkModel, lists: _Lists, size: int, limit: float) -> list[int
         following, reached = bisect_right(bounds, begin), bisect_right(bounds, begin + size) - 1
         end = bounds[max(following, reached)]
         start = max(now + ready[end - begin], free)
+        start += lost[begin]
         device_end = start + device[-1] - device[begin] - model.in_graph_gap_ns
         if max(device_end, now + rate * (model.nodes - begin)) > limit:
             return []  # neither side can finish the rest in time
@@ -186,6 +191,7 @@ def optimal_schedule(model: ChunkModel) -> tuple[int, ...]:
     host, free = np.array([0.0]), np.array([model.device_free_ns])
     for cut in bounds[1:]:
         start = np.maximum(host + model.ready_ns[cut - at], free)
+        start += model.lost_ns[at]
         hosts, ends = host + model.host_ns[cut - at], start + device[cut] - device[at]
         kept = np.flatnonzero(start + device[-1] - device[at] <= limit)
         kept = kept[np.lexsort((ends[kept], hosts[kept]))]

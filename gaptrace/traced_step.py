@@ -5,13 +5,17 @@ where a launch came too late: under a recorder launches come late that do not wi
 where the host waits, where a marked step ends, and where a graph exec comes again.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from gaptrace.cost import Floats
 from gaptrace.graphs import graph_nodes
+from gaptrace.overlap import overlap_across, overlap_of_ways
 from gaptrace.steps import Steps
 from gaptrace.trace import Trace
 
@@ -23,6 +27,9 @@ _BRANCHING = 0.02
 #: Executions launched in time from which on only these tell what the device takes. Own choice:
 #: enough for a median.
 _LEAST_IN_TIME = 3
+#: Executions of a graph with branches of which nodes that run at once are looked for, at most. Own
+#: choice: one is much like the next.
+_SAMPLED = 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +45,8 @@ class TracedStep:
         node_ns: what each node adds to the time that the device works, shape `(N,)`.
         gap_ns: the idle time before each node, shape `(N,)`; 0 where it is part of node_ns: in
             graph granularity, and where nodes run beside others.
+        overlap_ns: for a cut after 0..N nodes, how long nodes on both sides ran at once, shape
+            `(N + 1,)`; 0 where nodes are not told apart: in graph granularity.
         spread: the device's time for a step, its 10th and 90th percentile as share of the median.
         device_free_ns: from the begin of the first launch call until earlier work was done.
         notice_ns: from the end of the device's work until the host, which waits for it, knows; null
@@ -52,6 +61,7 @@ class TracedStep:
     sizes: tuple[int, ...]
     node_ns: Floats
     gap_ns: Floats
+    overlap_ns: Floats
     spread: tuple[float, float]
     device_free_ns: float
     notice_ns: float | None
@@ -71,19 +81,18 @@ def traced_step(trace: Trace, executions: pl.DataFrame, steps: Steps) -> TracedS
     rows = _in_chains(trace, executions, steps)
     chains = _chains(trace, rows)
     kinds = chains.group_by("nodes", maintain_order=True).agg(pl.col("device_ns").sum())
-    nodes = kinds.sort("device_ns", descending=True)["nodes"][0]
-    if nodes is None:
+    total = kinds.sort("device_ns", descending=True)["nodes"][0]
+    if total is None:
         return None
-    alike = chains.filter(pl.col("nodes") == nodes)
+    alike = chains.filter(pl.col("nodes") == total)
     by_way = alike.group_by("sizes", maintain_order=True).agg(pl.col("device_ns").sum())
     ways = [tuple(each) for each in by_way.sort("device_ns", descending=True)["sizes"].to_list()]
-    sizes = (nodes,) if (nodes,) in ways else ways[0]
-    same = pl.Series([list(sizes)], dtype=pl.List(pl.Int64))
-    own = alike.filter(pl.col("sizes") == same)
-    own_rows = rows.join(own, on=_CHAIN, how="semi", maintain_order="left").with_columns(
-        position=pl.int_range(pl.len()).over(_CHAIN)
-    )
-    node_ns, gap_ns, has_branches = _node_times(trace, _in_time(own_rows), sizes)
+    sizes = (total,) if (total,) in ways else ways[0]
+    own = _launched_as(alike, sizes)
+    own_rows = _positions(rows, own)
+    nodes = _node_times(trace, _in_time(own_rows), sizes)
+    if sizes == (total,) and trace.meta.granularity != "node":
+        nodes = nodes.with_overlap(_overlap_of_ways(rows, alike, ways))
     middle, *ends = (float(own["device_ns"].quantile(at) or 0) for at in (0.5, 0.1, 0.9))
     is_waited_for = own["notice_ns"].null_count() <= own.height / 2
     low, high = (end / middle if middle else 1.0 for end in ends)
@@ -91,14 +100,26 @@ def traced_step(trace: Trace, executions: pl.DataFrame, steps: Steps) -> TracedS
         ways=tuple(ways),
         repeats=own.height,
         sizes=sizes,
-        node_ns=node_ns,
-        gap_ns=gap_ns,
+        node_ns=nodes.adds_ns,
+        gap_ns=nodes.gap_ns,
+        overlap_ns=nodes.overlap_ns,
         spread=(low, high),
         device_free_ns=float(own["free_ns"].median() or 0),  # type: ignore[arg-type]
         notice_ns=own["notice_ns"].median() if is_waited_for else None,  # type: ignore[arg-type]
         is_waited_for=is_waited_for,
-        has_branches=has_branches,
+        has_branches=nodes.has_branches,
         call_ids=own_rows["call_id"],
+    )
+
+
+def _launched_as(chains: pl.DataFrame, sizes: tuple[int, ...]) -> pl.DataFrame:
+    return chains.filter(pl.col("sizes") == pl.Series([list(sizes)], dtype=pl.List(pl.Int64)))
+
+
+def _positions(rows: pl.DataFrame, chains: pl.DataFrame) -> pl.DataFrame:
+    """The executions of these chains, and position: in its chain."""
+    return rows.join(chains, on=_CHAIN, how="semi", maintain_order="left").with_columns(
+        position=pl.int_range(pl.len()).over(_CHAIN)
     )
 
 
@@ -212,14 +233,25 @@ def _in_time(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(is_in_time | ~are_enough)
 
 
-def _node_times(
-    trace: Trace, rows: pl.DataFrame, sizes: tuple[int, ...]
-) -> tuple[Floats, Floats, bool]:
+class _Nodes(NamedTuple):
+    """As in `TracedStep`."""
+
+    adds_ns: Floats
+    gap_ns: Floats
+    overlap_ns: Floats
+    has_branches: bool
+
+    def with_overlap(self, overlap_ns: Floats) -> "_Nodes":
+        return self._replace(overlap_ns=overlap_ns, has_branches=bool(overlap_ns.any()))
+
+
+def _node_times(trace: Trace, rows: pl.DataFrame, sizes: tuple[int, ...]) -> _Nodes:
     """What each node adds, the gap before each, and whether nodes run side by side.
 
     Where they do, none has a time of its own: then all share that of the graph.
     """
-    has_branches = False
+    total, has_branches = sum(sizes), False
+    overlap_ns = np.zeros(total + 1)
     if trace.meta.granularity == "node":
         ops = _node_ops(trace, rows)
         beside = float(ops["is_beside"].mean() or 0)  # type: ignore[arg-type]
@@ -229,12 +261,44 @@ def _node_times(
             .agg(pl.col("adds_ns", "gap_ns").median())
             .sort("position", "number")
         )
-        if each.height == sum(sizes) and not has_branches:
-            return each["adds_ns"].to_numpy(), each["gap_ns"].to_numpy(), False
-    spans = rows.group_by("position").agg((pl.col("end_ns") - pl.col("start_ns")).median())
-    whole = dict(spans.rows())
+        if each.height == total and not has_branches:
+            adds_ns, gap_ns = each["adds_ns"].to_numpy(), each["gap_ns"].to_numpy()
+            return _Nodes(adds_ns, gap_ns, overlap_ns, has_branches=False)
+        if each.height == total:
+            overlap_ns = _overlap(ops, sizes)
+    whole = _spans(rows)
     each_ns = [np.full(size, whole[position] / size) for position, size in enumerate(sizes)]
-    return np.concatenate(each_ns), np.zeros(sum(sizes)), has_branches
+    return _Nodes(np.concatenate(each_ns), np.zeros(total), overlap_ns, has_branches)
+
+
+def _spans(rows: pl.DataFrame) -> dict[int, float]:
+    """Typical device time of a graph, by position."""
+    spans = rows.group_by("position").agg((pl.col("end_ns") - pl.col("start_ns")).median())
+    return dict(spans.rows())
+
+
+def _overlap_of_ways(
+    rows: pl.DataFrame, alike: pl.DataFrame, ways: Sequence[tuple[int, ...]]
+) -> Floats:
+    taken = {
+        way: math.fsum(_spans(_in_time(_positions(rows, _launched_as(alike, way)))).values())
+        for way in ways
+    }
+    (one,) = (way for way in ways if len(way) == 1)
+    one_ns = taken[one]
+    return overlap_of_ways(one_ns, {way: ns for way, ns in taken.items() if way != one} or taken)
+
+
+def _overlap(ops: pl.DataFrame, sizes: tuple[int, ...]) -> Floats:
+    """Typical `overlap.overlap_across` in each graph; 0 between graphs."""
+    found: dict[int, list[Floats]] = {}
+    parts = ops.sort("number").partition_by("position", "call_id", as_dict=True)
+    for (position, _), part in parts.items():
+        known = found.setdefault(position, [])
+        if len(known) < _SAMPLED and part.height == sizes[position]:
+            known.append(overlap_across(part["start_ns"], part["end_ns"]))
+    graphs = [np.median(found[position], axis=0) for position in range(len(sizes))]
+    return np.concatenate([*(each[:-1] for each in graphs), [0.0]])
 
 
 def _node_ops(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:

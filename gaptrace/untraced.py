@@ -228,6 +228,7 @@ def _costs(
         launch_delta_ns=max(0.0, latency - value_of(calibration, "launch_api_ns", level)),
         kernel_gap_ns=max(0.0, kernel_gap - value_of(calibration, "node_gap_ns", level)),
         queue_depth=max(1, round(depth.value)) if depth else None,
+        overlap_ns=step.overlap_ns,
     )
 
 

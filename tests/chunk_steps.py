@@ -29,8 +29,8 @@ def oracle(fields, sizes):
             start = max(start, fields["device_free_ns"])
         else:
             start = max(start, done[-1] + fields["in_graph_gap_ns"] + fields["cut_gap_ns"])
-        run = nodes[begin : begin + size]
-        done.append(start + sum(run) + fields["in_graph_gap_ns"] * (size - 1))
+        run = sum(nodes[begin : begin + size]) + fields["in_graph_gap_ns"] * (size - 1)
+        done.append(start + run + (fields["overlap_ns"][begin] if begin else 0))
         begin += size
     return done[-1]
 
@@ -55,6 +55,7 @@ def steps(draw, longest=9):
         "delta_ns": draw(st.integers(-60, 60)),
         "device_free_ns": draw(st.integers(0, 200)),
         "queue_depth": draw(st.none() | st.integers(1, nodes)),
+        "overlap_ns": draw(st.lists(whole, min_size=nodes + 1, max_size=nodes + 1)),
         "cuts": draw(st.none() | st.sets(st.sampled_from(inner)) if inner else st.none()),
     }
 

@@ -17,7 +17,7 @@ GPU_LIBRARIES = {"cupy", "cuda", "cupti", "torch", "nvtx", "numba"}
 ORDER = (
     {"errors"},
     {"trace", "intervals", "periods", "cost", "cuts", "quantiles", "spool", "spread", "totals"},
-    {"critical_path"},
+    {"critical_path", "overlap"},
     {"drafts"},
     {"schedules", "timings", "calibration", "recommendation", "detail", "lookup"},
     {"fit", "samples", "predict", "machine_costs", "calibration_match"},
@@ -94,6 +94,7 @@ MUST_NOT = {
     "exec_waits": {"read", "record", "live"},
     "topics": {"read", "record", "live"},
     "machine_costs": {"trace", "intervals", "read", "record", "live"},
+    "overlap": {"trace", "intervals", "read", "record", "live"},
     "sensitivity": {"trace", "intervals", "read", "record", "live"},
     "predict": {"trace", "intervals", "read", "record", "live"},
     "traced_step": {"read", "record", "live"},

@@ -1,5 +1,7 @@
 """Arms in turn, on the device that is a thread."""
 
+from contextlib import contextmanager
+
 import pytest
 from fake_gpu import FakeGpu
 
@@ -43,3 +45,21 @@ def test_each_turn_waits_for_the_hosts_pace(stream, monkeypatch):
     alone, device, queued = found[0]
     assert [len(alone), len(device), len(queued)] == [3, 3, 3]
     assert {len(steps) for steps in (*alone, *device)} == {4}
+
+
+def test_what_a_recorder_sees_holds_no_waits_for_the_host(stream, monkeypatch):
+    events = []
+
+    @contextmanager
+    def unnamed(*of, **more):
+        yield
+
+    def pace():
+        raise AssertionError("looks for a better host")
+
+    monkeypatch.setattr(clock, "HostPace", pace)
+    monkeypatch.setattr(clock, "recording_domain", lambda: "a domain")
+    monkeypatch.setattr(clock, "named_range", unnamed)
+    clock.time_arms([Launching(events)], [], stream, rounds=1, steps=4)
+
+    assert events == ["launch"] * (1 + 3 * 4)

@@ -58,6 +58,11 @@ SMALL = ChunkModel(HostCost.linear(10, 1), 4, 5, in_graph_gap_ns=1, cut_gap_ns=2
         ({"queue_depth": 2, "host": HostCost.linear(1, 0), "delta_ns": 6}, [1, 1, 2], 34),
         # The first node takes 50: S_2 = 11 + 50 + 3, then 3 nodes of 5 and 2 gaps.
         ({"node_ns": [50, 5, 5, 5]}, [1, 3], 81),
+        # A cut after two nodes takes 7 of overlap: E_2 = 26 + 11 + 7. None before the step.
+        ({"overlap_ns": [9, 8, 7, 6, 9]}, [2, 2], 44),
+        # It lengthens a chunk for which the host was late as well: E_2 = 24 + 17 + 8.
+        ({"overlap_ns": [9, 8, 7, 6, 9]}, [1, 3], 49),
+        ({"overlap_ns": [9, 8, 7, 6, 9]}, [4], 37),
     ],
 )
 def test_recurrence_by_hand(changes, sizes, expected):
@@ -190,6 +195,8 @@ def test_impossible_tables_are_refused(table):
         ({"node_ns": [1, 2]}, "node_ns must be"),
         ({"node_ns": [1, 2, -3, 4]}, "must not be negative"),
         ({"cut_gap_ns": -1}, "must not be negative"),
+        ({"overlap_ns": [0, 1, -2, 1, 0]}, "must not be negative"),
+        ({"overlap_ns": [0, 1, 1, 0]}, "overlap_ns must be 0 or one for each of 5 cuts"),
         ({"device_free_ns": -1}, "must not be negative"),
         ({"cuts": {2, 4}}, r"cuts must lie in 1\.\.3"),
         ({"cuts": [0, 1]}, r"cuts must lie in 1\.\.3"),

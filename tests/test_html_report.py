@@ -282,7 +282,7 @@ def test_a_calibration_adds_its_curve_and_its_lines(tmp_path):
     (line,) = (it for it in curve["data"] if it.get("name") == "predicted without a recorder")
     assert (line["x"][0], line["x"][-1]) == (1, 75)
     hinges, lanes = (json.loads(scripts[f"recommendation-figure-{at}"]) for at in (2, 3))
-    assert [mark["name"] for mark in hinges["data"]] == ["the advice stays"]
+    assert [mark["name"] for mark in hinges["data"]] == ["the advice stays", "here it changes"]
     assert [text.split(",")[0] for text in lanes["layout"]["yaxis"]["ticktext"][::2]] == [
         "advised and as recorded<br>one graph",
         "best cut<br>3 graphs",

@@ -32,7 +32,7 @@ def test_a_named_calibration_gives_a_verdict_and_what_each_way_costs(capsys):
 
     assert "Keep one graph of 75 CUDA nodes: without a recorder" in text
     assert "verdict one_graph, regime replay" in text
-    assert "one graph of 75 CUDA nodes 1 80.1 us -" in text
+    assert "one graph of 75 CUDA nodes 1 78.5 us -" in text
     assert "host cost that grows with nodes, of one graph" in text
     # It is known from its graph what the same step takes as one.
     assert "kernels one by one" not in text

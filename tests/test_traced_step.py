@@ -1,7 +1,7 @@
 """The step that a program makes of graphs, from literal rows."""
 
 import pytest
-from rows import call, node, op, trace
+from rows import call, graph, graph_event, node, nvtx, op, trace
 
 from gaptrace.analysis import analyze
 from gaptrace.traced_step import traced_step
@@ -156,3 +156,47 @@ def test_threads_wait_for_their_own_steps():
     step = step_of(ops, api)
 
     assert (step.ways, step.repeats, step.notice_ns) == (((1,),), 12, (7 + 2_100) / 2)
+
+
+def test_where_branches_run_at_once_a_cut_between_them_costs_that():
+    ops, api = [], []
+    for number in range(4):
+        at = 10_000 * number
+        # Two nodes, then one beside the second, then one more. From the third launch on the second
+        # branch takes 10 ns longer.
+        longer = 10 * (number > 1)
+        spans = (60, 100), (100, 150), (110, 160 + longer), (180, 200)
+        own, launch = launched(at, number, *spans)
+        ops += own
+        api += [launch, call("cudaStreamSynchronize", at + 70, at + 204)]
+    step = step_of(ops, api)
+
+    assert step.has_branches
+    assert step.node_ns.tolist() == [35] * 4
+    assert step.overlap_ns.tolist() == [0, 0, 40, 0, 0]
+
+
+@pytest.mark.parametrize(("piece_ns", "lost_ns"), [(200, 0), (203, 0), (230, 60)])
+def test_what_pieces_take_longer_together_tells_of_branches(piece_ns, lost_ns):
+    """Graphs recorded as wholes: three steps as one of 400 ns, three as two pieces."""
+    ops, api = [], []
+    sizes = {2: 4, 3: 2, 4: 2}
+    made = [nvtx("cut", 10 * each, 10 * each + 8, payload=n) for each, n in sizes.items()]
+    events = [graph_event(10 * each + 5, "exec", graph_exec_id=each) for each in sizes]
+    for number in range(6):
+        at, begin = 1_000 + 10_000 * number, 1_200 + 10_000 * number
+        for place, each in enumerate((2,) if number % 2 else (3, 4)):
+            launch, end = 10 * number + place, begin + (400 if each == 2 else piece_ns)
+            ops.append(graph(begin, end, launch, graph_exec=each))
+            api.append(call("cudaGraphLaunch", at + 20 * place, at + 20 * place + 10, launch))
+            begin = end + 10
+        api.append(call("cudaStreamSynchronize", at + 80, begin + 4))
+    recorded = trace(ops, api, made, graph_events=events)
+    analysis = analyze(recorded)
+    step = traced_step(recorded, analysis.executions, analysis.steps)
+
+    assert sorted(step.ways) == [(2, 2), (4,)]
+    assert step.node_ns.tolist() == [100] * 4
+    assert step.has_branches == (lost_ns > 0)
+    # Cuts that no way has are taken to cost as much.
+    assert step.overlap_ns.tolist() == [0, lost_ns, lost_ns, lost_ns, 0]
