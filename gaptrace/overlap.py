@@ -19,9 +19,9 @@ def overlap_across(start_ns: ArrayLike, end_ns: ArrayLike) -> Floats:
     """Return, for a cut after each count of nodes, how long nodes on both sides ran at once.
 
     As two graphs, the later of which waits for the earlier, the same nodes take so much longer.
-    Gaps between nodes that others filled are left out: on the one decoder with two branches that
-    was measured in 21 pieces, 99 us of 142 more than in one are overlap, and some 30 the cuts' own
-    gaps (benchmarks/RESULTS.md).
+    Gaps between nodes that others filled are left out: of 142 us by which 21 pieces of a decoder
+    with two branches took longer than one graph, this says 99, and the cuts' own gaps are some 30
+    (H200, benchmarks/RESULTS.md).
 
     Args:
         start_ns: of N nodes, in the order in which they are cut; shape `(N,)`.

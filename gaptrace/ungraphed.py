@@ -38,7 +38,8 @@ _ALIKE = 0.75
 #: stream (`live.several_streams`).
 _BETWEEN = {"low": 0.0, "value": 0.5, "high": 1.0}
 #: What the runtime's launch call takes beyond the driver's, which is calibrated: 4.8 to 5.0 us were
-#: recorded for PyTorch's where CuPy's took 4.0 to 4.4 (H200, processes that were not disturbed).
+#: recorded for PyTorch's where CuPy's took 4.0 to 4.4 (H200, processes that were not disturbed);
+#: 0.4 to 0.6 us more where launches do nothing but follow each other.
 _RUNTIME_NS = 700
 _STEP = ["key", "device_id", "step"]
 #: Steps whose longest chain is looked for; their median counts. Own choice: a step is much like the

@@ -10,6 +10,7 @@ from gaptrace.analysis import Analysis
 from gaptrace.lanes import find_lanes
 from gaptrace.lookup import first_rows
 from gaptrace.prepared import Prepared, prepare
+from gaptrace.windows import check_order
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 
@@ -56,8 +57,13 @@ def view(
         to_ns: likewise.
         device_bins: how finely busy and idle time of a device is told.
         lane_bins: how finely single spans are; for each lane at most twice as many are returned.
+
+    Raises:
+        WindowError: it ends before it begins.
     """
     prepared = analysis if isinstance(analysis, Prepared) else prepare(analysis)
+    if from_ns != to_ns:  # who zooms in to a single time sees one nanosecond
+        check_order(prepared.analysis.trace, from_ns, to_ns)
     windows = prepared.analysis.windows
     start_ns = int(windows["start_ns"].min()) if from_ns is None else from_ns  # type: ignore[arg-type]
     end_ns = int(windows["end_ns"].max()) if to_ns is None else to_ns  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from test_ungraphed import TEN, US, calibration
 from gaptrace.analysis import analyze
 from gaptrace.calibrated import merge_share
 from gaptrace.calibration import Figure
+from gaptrace.cost import makespan, per_launch_ns
 
 #: A graph begins 2 us and 1 us per node after its launch.
 GROWING = {"graph_launch_latency_ns": (3_000, 1_002_000)}
@@ -181,6 +182,33 @@ def test_nodes_side_by_side_are_warned_of():
     ]
 
     assert [found.count("branches") for found in codes] == [0, 1]
+
+
+def test_a_cut_through_branches_takes_the_time_in_which_both_parts_ran():
+    # Each node runs for 2 us more, beside the next; so all take 2 us more as one graph, and each
+    # cut that is made 2 us beside the gap.
+    ops, api = graphs(5)
+    beside = [each | {"end_ns": each["end_ns"] + 2 * US} for each in ops]
+    found = recommended(beside, api, cut_gap_ns=(1_000, 1_000))
+    (warning,) = (each for each in found.warnings if each.code == "branches")
+    model = found.schedules.model
+
+    assert "predicted to cost up to 2.0 us at one cut" in warning.message
+    assert model.lost_ns.tolist() == [0, *[2_000] * 99, 0]
+    assert makespan(model, [50, 50]) - makespan(model, [100]) == pytest.approx(3_000)
+    # Kernels launched one by one overlap as before.
+    assert per_launch_ns(model, 100, 0) == per_launch_ns(replace(model, overlap_ns=0.0), 100, 0)
+
+
+def test_branches_of_which_nodes_are_missing_are_left_out_and_that_is_said():
+    ops, api = graphs(5)
+    beside = [each | {"end_ns": each["end_ns"] + 2 * US} for each in ops]
+    for step in range(5):
+        del beside[100 * step]  # its node of that number, since one of each before is gone
+    found = recommended(beside, api)
+    (warning,) = (each for each in found.warnings if each.code == "branches")
+
+    assert "which these predictions leave out" in warning.message
 
 
 def test_the_gaps_between_graphs_can_be_gained_where_a_step_is_cut():

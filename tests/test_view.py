@@ -10,7 +10,7 @@ from real_traces import REAL
 from rows import call, graph, nvtx, op, trace
 
 from gaptrace.analysis import analyze
-from gaptrace.errors import GaptraceError
+from gaptrace.errors import GaptraceError, WindowError
 from gaptrace.prepared import prepare
 from gaptrace.read import read
 from gaptrace.view import view
@@ -220,3 +220,9 @@ def test_any_window_holds_what_a_walk_over_it_finds(found, start, length, bins):
     one_by_one = lanes.filter(~of_calls & pl.col("covered_ns").is_null()).select(key[1:])
     is_long = pl.col("end_ns") - pl.col("start_ns") >= length // 13
     assert sorted(one_by_one.rows()) == sorted(ops.filter(is_long).select(key[1:]).rows())
+
+
+def test_a_window_that_ends_before_it_begins_is_refused_and_one_of_a_single_time_is_not():
+    with pytest.raises(WindowError, match="begins at 100 ns and ends at 99 ns; let it end after"):
+        view(SMALL, 100, 99)
+    assert (view(SMALL, 100, 100).start_ns, view(SMALL, 100, 100).end_ns) == (100, 101)
