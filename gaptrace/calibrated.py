@@ -141,8 +141,9 @@ def _warnings(step: TracedStep, advice: Advice, costs: StepCosts) -> list[TraceW
         warnings.append(
             TraceWarning(
                 "branches",
-                "nodes of the graph run side by side, and a cut makes all branches wait for each "
-                f"other, {_told(costs)}; gaptrace.split cuts where few cross",
+                "nodes of the graph run side by side, as their times or those of its pieces show, "
+                f"and a cut makes all branches wait for each other, {_told(costs)}; gaptrace.split "
+                "cuts where few cross",
             )
         )
     slow_host = costs.host(len(costs.node_ns)) > costs.device_only_ns

@@ -5,8 +5,6 @@ where a launch came too late: under a recorder launches come late that do not wi
 where the host waits, where a marked step ends, and where a graph exec comes again.
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +25,8 @@ _BRANCHING = 0.02
 #: Executions launched in time from which on only these tell what the device takes. Own choice:
 #: enough for a median.
 _LEAST_IN_TIME = 3
+#: Typical device time of graphs.
+_SPAN_NS = (pl.col("end_ns") - pl.col("start_ns")).median().alias("span_ns")
 #: Executions of a graph with branches of which nodes that run at once are looked for, at most. Own
 #: choice: one is much like the next.
 _SAMPLED = 9
@@ -88,11 +88,12 @@ def traced_step(trace: Trace, executions: pl.DataFrame, steps: Steps) -> TracedS
     by_way = alike.group_by("sizes", maintain_order=True).agg(pl.col("device_ns").sum())
     ways = [tuple(each) for each in by_way.sort("device_ns", descending=True)["sizes"].to_list()]
     sizes = (total,) if (total,) in ways else ways[0]
-    own = _launched_as(alike, sizes)
-    own_rows = _positions(rows, own)
+    same = pl.Series([list(sizes)], dtype=pl.List(pl.Int64))
+    own = alike.filter(pl.col("sizes") == same)
+    own_rows = _placed(rows, own.select(_CHAIN))
     nodes = _node_times(trace, _in_time(own_rows), sizes)
     if sizes == (total,) and trace.meta.granularity != "node":
-        nodes = nodes.with_overlap(_overlap_of_ways(rows, alike, ways))
+        nodes = nodes.with_overlap(_overlap_of_ways(rows, alike, total))
     middle, *ends = (float(own["device_ns"].quantile(at) or 0) for at in (0.5, 0.1, 0.9))
     is_waited_for = own["notice_ns"].null_count() <= own.height / 2
     low, high = (end / middle if middle else 1.0 for end in ends)
@@ -112,13 +113,9 @@ def traced_step(trace: Trace, executions: pl.DataFrame, steps: Steps) -> TracedS
     )
 
 
-def _launched_as(chains: pl.DataFrame, sizes: tuple[int, ...]) -> pl.DataFrame:
-    return chains.filter(pl.col("sizes") == pl.Series([list(sizes)], dtype=pl.List(pl.Int64)))
-
-
-def _positions(rows: pl.DataFrame, chains: pl.DataFrame) -> pl.DataFrame:
-    """The executions of these chains, and position: in its chain."""
-    return rows.join(chains, on=_CHAIN, how="semi", maintain_order="left").with_columns(
+def _placed(rows: pl.DataFrame, chains: pl.DataFrame) -> pl.DataFrame:
+    """The executions of these chains, with what is told of them, and position: in the chain."""
+    return rows.join(chains, on=_CHAIN, how="inner", maintain_order="left").with_columns(
         position=pl.int_range(pl.len()).over(_CHAIN)
     )
 
@@ -221,7 +218,7 @@ def _waits(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _in_time(rows: pl.DataFrame) -> pl.DataFrame:
+def _in_time(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
     """The executions launched before the device was free, where there are a few; else all.
 
     The device begins a graph with branches before all of it is submitted. Launched on an idle
@@ -229,7 +226,7 @@ def _in_time(rows: pl.DataFrame) -> pl.DataFrame:
     decoder of 321 nodes, 920 instead of 715 in node granularity (H200, Nsight Systems 2025.3).
     """
     is_in_time = (pl.col("gap_kind") == "queued").fill_null(False)
-    are_enough = is_in_time.sum().over("position") >= _LEAST_IN_TIME
+    are_enough = is_in_time.sum().over("position", *by) >= _LEAST_IN_TIME
     return rows.filter(is_in_time | ~are_enough)
 
 
@@ -266,38 +263,38 @@ def _node_times(trace: Trace, rows: pl.DataFrame, sizes: tuple[int, ...]) -> _No
             return _Nodes(adds_ns, gap_ns, overlap_ns, has_branches=False)
         if each.height == total:
             overlap_ns = _overlap(ops, sizes)
-    whole = _spans(rows)
+    whole = dict(rows.group_by("position").agg(_SPAN_NS).rows())
     each_ns = [np.full(size, whole[position] / size) for position, size in enumerate(sizes)]
     return _Nodes(np.concatenate(each_ns), np.zeros(total), overlap_ns, has_branches)
 
 
-def _spans(rows: pl.DataFrame) -> dict[int, float]:
-    """Typical device time of a graph, by position."""
-    spans = rows.group_by("position").agg((pl.col("end_ns") - pl.col("start_ns")).median())
-    return dict(spans.rows())
-
-
-def _overlap_of_ways(
-    rows: pl.DataFrame, alike: pl.DataFrame, ways: Sequence[tuple[int, ...]]
-) -> Floats:
-    taken = {
-        way: math.fsum(_spans(_in_time(_positions(rows, _launched_as(alike, way)))).values())
-        for way in ways
-    }
-    (one,) = (way for way in ways if len(way) == 1)
-    one_ns = taken[one]
-    return overlap_of_ways(one_ns, {way: ns for way, ns in taken.items() if way != one} or taken)
+def _overlap_of_ways(rows: pl.DataFrame, alike: pl.DataFrame, nodes: int) -> Floats:
+    """`overlap.overlap_of_ways`, of executions and of the chains of as many nodes."""
+    way = pl.col("sizes").cast(pl.List(pl.String)).list.join("+")
+    placed = _placed(rows, alike.select(*_CHAIN, way.alias("way")))
+    spans = _in_time(placed, "way").group_by("way", "position").agg(_SPAN_NS)
+    taken = dict(spans.group_by("way").agg(pl.col("span_ns").sum()).rows())
+    one_ns = taken.pop(str(nodes))
+    cut = {tuple(map(int, way.split("+"))): ns for way, ns in taken.items()}
+    return overlap_of_ways(one_ns, cut) if cut else np.zeros(nodes + 1)
 
 
 def _overlap(ops: pl.DataFrame, sizes: tuple[int, ...]) -> Floats:
     """Typical `overlap.overlap_across` in each graph; 0 between graphs."""
-    found: dict[int, list[Floats]] = {}
-    parts = ops.sort("number").partition_by("position", "call_id", as_dict=True)
+    whole = pl.col("position").replace_strict(dict(enumerate(sizes)))
+    sampled = (
+        ops.filter(pl.len().over("position", "call_id") == whole)
+        .filter(pl.col("call_id").rank("dense").over("position") <= _SAMPLED)
+        .sort("number")
+    )
+    found: dict[int, list[Floats]] = {position: [] for position in range(len(sizes))}
+    parts = sampled.partition_by("position", "call_id", as_dict=True)
     for (position, _), part in parts.items():
-        known = found.setdefault(position, [])
-        if len(known) < _SAMPLED and part.height == sizes[position]:
-            known.append(overlap_across(part["start_ns"], part["end_ns"]))
-    graphs = [np.median(found[position], axis=0) for position in range(len(sizes))]
+        found[position].append(overlap_across(part["start_ns"], part["end_ns"]))
+    graphs = [
+        np.median(found[position] or [np.zeros(size + 1)], axis=0)
+        for position, size in enumerate(sizes)
+    ]
     return np.concatenate([*(each[:-1] for each in graphs), [0.0]])
 
 
