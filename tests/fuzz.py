@@ -34,10 +34,13 @@ from fuzz_sources import SOURCES
 
 from gaptrace.cli import main
 
+ROOT = Path(__file__).parent.parent
 BREAKS = ROW_AND_TABLE_BREAKS | FILE_BREAKS
 #: Of a case in the long run; no sound case takes a hundredth of it.
 WATCHDOG_SECONDS = 60
 BATCH = 250
+#: For predictions, where a trace is broken but the machine is known.
+CALIBRATED = ("--calibration", str(ROOT / "sample_traces/h200_calibration.json"))
 
 
 class Broken(AssertionError):
@@ -106,7 +109,7 @@ def _answers(rng: random.Random, path: Path, changing: bool = False) -> str:
     """Analyse a file, and do one thing more with it; return how both ended."""
     analysed = answer("analyze", path, *rng.choice([(), ("--json",)]))
     if rng.random() < 0.5:
-        more = answer("recommend", path, *rng.choice([(), ("--json",)]))
+        more = answer("recommend", path, *rng.choice([(), ("--json",), CALIBRATED, CALIBRATED]))
     else:
         window = rng.choice([(), (), ("--from", "15us", "--to", "45us"), ("--range", "step")])
         more = copied(path, *window, changing=changing)
