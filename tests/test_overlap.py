@@ -47,15 +47,20 @@ def test_what_pieces_took_longer_is_shared_out_among_their_cuts():
     assert found.tolist() == [0, 20, 30, 20, 0, 20, 30, 20, 0]
 
 
-def test_of_two_ways_that_have_a_cut_the_cheaper_tells():
-    found = overlap_of_ways(1_000, {(1, 1, 2): 1_200, (2, 2): 1_050})
-    assert found.tolist() == [0, 100, 50, 75, 0][: len(found)]
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_ways_that_have_a_cut_the_cheaper_tells(order):
+    ways = [((1, 1, 2), 1_200), ((2, 2), 1_050)][::order]
+    assert overlap_of_ways(1_000, dict(ways)).tolist() == [0, 100, 50, 75, 0]
+
+
+@pytest.mark.parametrize(("taken_ns", "lost_ns"), [(1_019, 0), (1_021, 21)])
+def test_less_than_two_percent_is_nothing(taken_ns, lost_ns):
+    assert overlap_of_ways(1_000, {(2, 2): taken_ns})[2] == lost_ns
 
 
 @pytest.mark.parametrize(
     "ways",
     [
-        {(2, 2): 1_019},  # straight lines differ by as much
         {(2, 2): 900},
         {(2, 2): 1_000, (3, 1): 1_000, (1, 1, 1, 1): 1_015},
         # All cuts of a dear way are free in others: then it was not they that took so long.

@@ -134,6 +134,13 @@ def test_growing_begins_with_what_hides_behind_earlier_work():
     assert growing_schedule(model) == (316, 517, 852)
 
 
+def test_growing_knows_that_a_chunk_behind_a_cut_through_branches_takes_longer():
+    # As above, with 30 of overlap lost by each cut: 5205 + 30 - 2599 hides 862, ten nodes more.
+    host = HostCost.linear(50, 3)
+    model = ChunkModel(host, 1695, 5, cut_gap_ns=20, device_free_ns=1000, overlap_ns=30)
+    assert growing_schedule(model) == (316, 517, 862)
+
+
 # Published and derived figures. Node counts, spans and launch times of the first two rows are those
 # of sgl-project/sglang#29960; all rows assume g' = 3 us.
 

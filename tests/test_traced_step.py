@@ -160,43 +160,60 @@ def test_threads_wait_for_their_own_steps():
 
 def test_where_branches_run_at_once_a_cut_between_them_costs_that():
     ops, api = [], []
-    for number in range(4):
+    for number in range(5):
         at = 10_000 * number
-        # Two nodes, then one beside the second, then one more. From the third launch on the second
-        # branch takes 10 ns longer.
-        longer = 10 * (number > 1)
-        spans = (60, 100), (100, 150), (110, 160 + longer), (180, 200)
-        own, launch = launched(at, number, *spans)
+        # Created in another order than they run in: the first runs beside the third, at the first
+        # launch for less long. The last launch lacks a node.
+        spans = ((130 if number == 0 else 110, 160), (60, 100), (100, 150), (180, 200))
+        own, launch = launched(at, number, *spans[: 3 if number == 4 else 4])
         ops += own
         api += [launch, call("cudaStreamSynchronize", at + 70, at + 204)]
     step = step_of(ops, api)
 
     assert step.has_branches
     assert step.node_ns.tolist() == [35] * 4
-    assert step.overlap_ns.tolist() == [0, 0, 40, 0, 0]
+    assert step.overlap_ns.tolist() == [0, 40, 40, 0, 0]
+
+
+def in_pieces(*chains):
+    """The step of graphs recorded as wholes; a chain is its execs, ns until each begins, its ns.
+
+    Exec 2 has four nodes, 3 and 4 have two each, 5 has one and 6 has three.
+    """
+    ops, api, sizes = [], [], {2: 4, 3: 2, 4: 2, 5: 1, 6: 3}
+    made = [nvtx("cut", 10 * each, 10 * each + 8, payload=n) for each, n in sizes.items()]
+    events = [graph_event(10 * each + 5, "exec", graph_exec_id=each) for each in sizes]
+    for number, chain in enumerate(chains):
+        at = end = 1_000 + 10_000 * number
+        for place, (each, wait_ns, ns) in enumerate(chain):
+            launch, begin = 10 * number + place, max(end, at + 100) + wait_ns
+            call_at = at + 20 * place if wait_ns < 50 else begin - 40
+            end = begin + ns
+            ops.append(graph(begin, end, launch, graph_exec=each))
+            api.append(call("cudaGraphLaunch", call_at, call_at + 10, launch))
+        api.append(call("cudaStreamSynchronize", at + 80, end + 4))
+    recorded = trace(ops, api, made, graph_events=events)
+    analysis = analyze(recorded)
+    return traced_step(recorded, analysis.executions, analysis.steps)
 
 
 @pytest.mark.parametrize(("piece_ns", "lost_ns"), [(200, 0), (203, 0), (230, 60)])
 def test_what_pieces_take_longer_together_tells_of_branches(piece_ns, lost_ns):
-    """Graphs recorded as wholes: three steps as one of 400 ns, three as two pieces."""
-    ops, api = [], []
-    sizes = {2: 4, 3: 2, 4: 2}
-    made = [nvtx("cut", 10 * each, 10 * each + 8, payload=n) for each, n in sizes.items()]
-    events = [graph_event(10 * each + 5, "exec", graph_exec_id=each) for each in sizes]
-    for number in range(6):
-        at, begin = 1_000 + 10_000 * number, 1_200 + 10_000 * number
-        for place, each in enumerate((2,) if number % 2 else (3, 4)):
-            launch, end = 10 * number + place, begin + (400 if each == 2 else piece_ns)
-            ops.append(graph(begin, end, launch, graph_exec=each))
-            api.append(call("cudaGraphLaunch", at + 20 * place, at + 20 * place + 10, launch))
-            begin = end + 10
-        api.append(call("cudaStreamSynchronize", at + 80, begin + 4))
-    recorded = trace(ops, api, made, graph_events=events)
-    analysis = analyze(recorded)
-    step = traced_step(recorded, analysis.executions, analysis.steps)
+    whole, cut = [(2, 10, 400)], [(3, 10, piece_ns), (4, 10, piece_ns)]
+    step = in_pieces(*[whole, cut] * 3)
 
     assert sorted(step.ways) == [(2, 2), (4,)]
     assert step.node_ns.tolist() == [100] * 4
     assert step.has_branches == (lost_ns > 0)
     # Cuts that no way has are taken to cost as much.
     assert step.overlap_ns.tolist() == [0, lost_ns, lost_ns, lost_ns, 0]
+
+
+def test_pieces_launched_in_time_tell_what_they_take_if_a_way_has_enough_of_them():
+    # Pieces launched late take 100 ns longer here. The one way has three in time, the other none.
+    whole, cut = [(2, 10, 400)], [(3, 10, 200), (4, 10, 230)]
+    late, other = [(3, 10, 200), (4, 100, 330)], [(5, 10, 100), (6, 100, 400)]
+    step = in_pieces(*[whole] * 3, *[cut] * 3, *[late] * 4, *[other] * 3)
+
+    assert sorted(step.ways) == [(1, 3), (2, 2), (4,)]
+    assert step.overlap_ns.tolist() == [0, 100, 30, 65, 0]
