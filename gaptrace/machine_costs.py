@@ -15,8 +15,8 @@ Level = Literal["value", "low", "high"]
 #: calibrated ones, that follow each other at once; and the power of the slowdown of launch calls by
 #: which the time from one launch to the next slows down. Both fitted to 57 recordings of five
 #: programs on an H200 host that others slowed down by up to 2.3 at launch calls. Their undisturbed
-#: time per launch then differs from that of the fastest process by 3 % in the median, by more than
-#: 10 % in five; as recorded they are longer by 36 % in the median and up to 185 %.
+#: time per launch then differs from that of the fastest process by 3.5 % in the median, by more
+#: than 10 % in five; without this it is longer by 42 % in the median, by 185 % at most.
 _CALL_IN_PROGRAM = 1.07
 _CODE_SLOWS_BY = 1.3
 OPPOSITE: dict[Level, Level] = {"value": "value", "low": "high", "high": "low"}

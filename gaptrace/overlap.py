@@ -60,12 +60,13 @@ def overlap_of_ways(one_ns: float, ways: Mapping[tuple[int, ...], float]) -> Flo
 
     Args:
         one_ns: device time of one graph of all nodes.
-        ways: sizes of the graphs into which they were cut -> device time of these together.
+        ways: sizes of the graphs into which they were cut -> device time of these together; at
+            least one way.
 
     Returns:
         as `overlap_across`.
     """
-    nodes = sum(next(iter(ways), (0,)))
+    nodes = sum(next(iter(ways)))
     more = {way: ns - one_ns for way, ns in ways.items()}
     cuts = {way: np.cumsum(way)[:-1].tolist() for way in ways}
     free = {cut for way in ways if more[way] < _SHARE * one_ns for cut in cuts[way]}

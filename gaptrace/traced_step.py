@@ -46,7 +46,8 @@ class TracedStep:
         gap_ns: the idle time before each node, shape `(N,)`; 0 where it is part of node_ns: in
             graph granularity, and where nodes run beside others.
         overlap_ns: for a cut after 0..N nodes, how long nodes on both sides ran at once, shape
-            `(N + 1,)`; 0 where nodes are not told apart: in graph granularity.
+            `(N + 1,)`. In graph granularity from what the other ways took longer than one graph;
+            0 where that is not known.
         spread: the device's time for a step, its 10th and 90th percentile as share of the median.
         device_free_ns: from the begin of the first launch call until earlier work was done.
         notice_ns: from the end of the device's work until the host, which waits for it, knows; null
