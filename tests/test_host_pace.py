@@ -71,8 +71,8 @@ def test_it_waits_where_all_are_slow(on):
     awake = []
     pace = HostPace()
     pace.settle(lambda: awake.append(len(cpus.loops[0])))
-    # Two loops here and two on "every" CPU each time.
-    assert awake == [37, 33, 29, 25, 21, 17, 13, 9, 5, 1]
+    # Two loops here each time; then one, and as many slow ones as show that it is no better there.
+    assert awake == [25, 9]
     assert pace.loops_ns == [FULL]
     assert cpus.loops == {0: [FULL]}
 
@@ -107,11 +107,40 @@ def test_work_is_not_done_again_and_again(on, monkeypatch):
 def test_work_begun_at_half_pace_was_disturbed(on, monkeypatch):
     monkeypatch.setattr(host_pace, "PATIENCE_NS", 0)
     monkeypatch.setattr(host_pace, "TRIES", 1)
-    # Two loops each: at first, here and on "every" CPU, when work begins, after it.
-    on({0: [*[FULL] * 2, *[HALF] * 6, FULL]})
+    # Two loops each: at first, here, then 14 until "every" CPU is known to be slow; two when work
+    # begins, and after it.
+    cpus = on({0: [*[FULL] * 2, *[HALF] * 18, FULL]})
     pace = HostPace()
     pace.undisturbed(nothing)
     assert not pace.was_full
+    assert cpus.loops == {0: [FULL]}
+
+
+@pytest.mark.parametrize(
+    ("loops", "stays"),
+    [
+        ([5 * FULL, FULL], True),  # a CPU on which nothing ran begins slowly
+        ([HALF, *[HALF, FULL, FULL, FULL] * 12, FULL], True),
+        ([HALF, *[HALF, FULL, FULL] * 17, FULL], False),
+    ],
+)
+def test_a_cpu_is_looked_at_for_a_while(on, loops, stays):
+    cpus = on({0: [FULL, FULL, HALF], 1: [HALF, HALF, *loops]})
+    pace = HostPace()
+    cpus.here = 0
+    pace.settle(lambda: cpus.loops.update({0: [FULL], 1: [HALF]}))
+    assert (cpus.here == 1) == stays
+
+
+def test_where_the_pace_was_lost_it_does_not_stay(on):
+    # Two loops each: at first, before the work, when it begins, after it.
+    cpus = on({0: [*[FULL] * 6, HALF], 1: [FULL]})
+    pace = HostPace()
+    cpus.here = 0
+    places = []
+    pace.undisturbed(lambda: places.append(cpus.here))
+    assert places == [0, 1]
+    assert pace.was_full
 
 
 def test_the_better_of_two_loops_counts(on):

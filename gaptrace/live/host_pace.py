@@ -2,7 +2,9 @@
 
 On a machine that is shared others can halve the pace of a CPU, for a tenth of a second or for
 several. Seen on the host of an H200: a loop in Python takes 0.51 ms instead of 0.25, a launch 5.6
-us instead of 3.9, a capture twice as long; all at the same moments. So a short loop tells.
+us instead of 3.9, a capture twice as long; all at the same moments. So a short loop tells. Some
+CPUs are left alone for a while and others are not: of 16, with 0.35 s spent on each, two to seven had
+more than 0.7 of their loops at full pace, and two to six had none.
 """
 
 import os
@@ -18,6 +20,9 @@ _PASSES = 5_000
 #: At full pace are loops that take at most so many times as long as the fastest seen. Own choice,
 #: between 1.03, by which they differ at full pace, and 1.5 to 2 otherwise.
 FULL = 1.15
+#: A CPU is as good as left alone if that share of so many loops is at full pace there: 3 ms. Own
+#: choice: a share of 0.8 to 0.9 was the best seen, and its slow moments come every few ms.
+_MOSTLY, _LOOPS = 0.75, 50
 #: How long one pace waits for the host in all, and how often it has work done again. Own choice.
 PATIENCE_NS, TRIES = 5_000_000_000, 3
 
@@ -76,6 +81,7 @@ class HostPace:
             self.was_full = self._is_full() and self.loops_ns[-1] <= FULL * self.fastest_ns
             if self.was_full:
                 break
+            self._is_full_elsewhere()
         return result
 
     def _is_full(self) -> bool:
@@ -84,9 +90,21 @@ class HostPace:
     def _is_full_elsewhere(self) -> bool:
         for cpu in random.sample(self._cpus, len(self._cpus)):
             self._move_to(cpu)
-            if self._is_full():
+            if self._is_mostly_full():
                 return True
         return False
+
+    def _is_mostly_full(self) -> bool:
+        """Say whether this CPU is as good as left alone; a look at its first moments would not."""
+        _timed_loop()  # where nothing ran the first is slow
+        slow = 0
+        for _ in range(_LOOPS):
+            ns = _timed_loop()
+            self.fastest_ns = min(self.fastest_ns, ns)
+            slow += ns > FULL * self.fastest_ns
+            if slow > (1 - _MOSTLY) * _LOOPS:
+                return False
+        return True
 
     def _move_to(self, cpu: int) -> None:
         try:
