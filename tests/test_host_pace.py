@@ -97,10 +97,17 @@ def test_it_does_not_wait_for_ever(on, monkeypatch):
 def test_looking_for_a_better_cpu_takes_patience(on, monkeypatch):
     monkeypatch.setattr(host_pace, "PATIENCE_NS", 1)
     on({0: [HALF]})
-    pace = HostPace(FULL)
-    awake = []
+    pace, awake = HostPace(FULL), []
     pace.settle(lambda: awake.append(1))
     assert awake == []
+
+
+def test_patience_can_be_given(on):
+    cpus = on({0: [HALF]})
+    pace, awake = HostPace(FULL, patience_ns=0), []
+    looked = len(cpus.moves)
+    pace.settle(lambda: awake.append(1))
+    assert (len(cpus.moves), awake) == (looked, [])
 
 
 def test_it_looks_at_some_of_many_cpus(on):

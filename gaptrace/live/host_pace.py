@@ -26,7 +26,8 @@ FULL = 1.25
 _MOSTLY, _LOOPS = 0.75, 50
 #: CPUs that are looked at in turn, at most: 0.1 s. Own choice.
 _MOST_CPUS = 16
-#: How long one pace waits for the host in all, and how often it has work done again. Own choice.
+#: How long one pace looks or waits for a better host in all, and how often it has work done again.
+#: Own choice.
 PATIENCE_NS, TRIES = 5_000_000_000, 3
 
 
@@ -43,16 +44,17 @@ class HostPace:
         was_full: whether the pace was full when `undisturbed` began its work last, and at its end.
     """
 
-    def __init__(self, fastest_ns: float | None = None) -> None:
+    def __init__(self, fastest_ns: float | None = None, patience_ns: int | None = None) -> None:
         """See how fast every CPU is now.
 
         Args:
             fastest_ns: what is known of that from another process.
+            patience_ns: to look and wait for a better host in all; `PATIENCE_NS` if not given.
         """
         self.fastest_ns = float("inf") if fastest_ns is None else fastest_ns
         self.loops_ns: list[int] = []
         self.was_full = False
-        self._patience_ns = PATIENCE_NS
+        self._patience_ns = PATIENCE_NS if patience_ns is None else patience_ns
         self._cpus: list[int] = []
         if hasattr(os, "sched_getaffinity"):  # Linux
             self._cpus = sorted(os.sched_getaffinity(0))
