@@ -20,6 +20,7 @@ nothing can hide; errors of the prediction; how far two measurements of one sche
 import argparse
 import itertools
 import json
+import math
 import random
 import statistics
 import sys
@@ -369,12 +370,13 @@ def figures(record):
     uniforms = {name: ns for name, ns in measured.items() if name not in ("growing", "again")}
     best = min(uniforms, key=uniforms.get)
     errors = [abs(predicted[name] / ns - 1) for name, ns in uniforms.items()]
+    floor_ns = record["device_ns"] + record.get("first_ns", math.nan)  # older files lack it
     over = ("chosen", "one", "512", "growing")
     return {
         "best": best,
         "over": {name: measured[name] / uniforms[best] - 1 for name in over if name in measured},
         "growing": measured["growing"] / record["device_ns"] - 1,
-        "after_first": measured["growing"] / (record["device_ns"] + record["first_ns"]) - 1,
+        "after_first": measured["growing"] / floor_ns - 1,
         "error": statistics.median(errors),
         "worst": max(errors),
         "noise": abs(measured["again"] / measured["chosen"] - 1),

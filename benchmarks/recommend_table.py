@@ -7,6 +7,7 @@ For each regime and kind of node the median over all its settings, the worst in 
 
 import argparse
 import itertools
+import math
 import statistics
 import sys
 from pathlib import Path
@@ -45,14 +46,15 @@ def counts(records):
     over = [figures(each)["over"]["chosen"] for each in records]
     errors = [figures(each)["error"] for each in records]
     hidden = [figures(each) for each in records if hides(each)]
-    growing, later = ([each[name] for each in hidden] for name in ("growing", "after_first"))
+    growing = [each["growing"] for each in hidden]
+    later = [each["after_first"] for each in hidden if not math.isnan(each["after_first"])]
     return (
         f"Of {len(over)} settings the chosen size is within 1 % of the best in "
         f"{within(over, 0.01)}, within 3 % in {within(over, 0.03)}; the median prediction error is "
         f"{percent(statistics.median(errors))}. Where all but 1 % is predicted to hide, growing "
         f"schedules take the device's time and up to 1 % in {within(growing, 0.01)}, up to 2 % in "
         f"{within(growing, 0.02)} of {len(growing)}; up to 1 % more than the device after a first "
-        f"chunk of one node in {within(later, 0.01)}."
+        f"chunk of one node in {within(later, 0.01)} of {len(later)} where that was timed."
     )
 
 
