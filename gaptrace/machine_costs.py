@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gaptrace.calibration import REGIMES, Calibration, Figure
-from gaptrace.cost import ChunkModel, HostCost, NotIdentifiableError
+from gaptrace.cost import ChunkModel, Floats, HostCost, NotIdentifiableError
 from gaptrace.recommendation import Regime
 
 Level = Literal["value", "low", "high"]
@@ -68,8 +68,8 @@ def launch_slowdown(calibration: Calibration, recorder: str, level: Level) -> fl
     return min(1.0, (without.low if level == "value" else without.high) / fastest)
 
 
-def host_speed(calibration: Calibration, api_ns: float, level: Level) -> float:
-    """Return by what to multiply host times of a process that ran slower than a calibrated one.
+def host_speed(calibration: Calibration, api_ns: ArrayLike, level: Level) -> Floats:
+    """Return by what to multiply host times of steps that ran slower than calibrated ones.
 
     Recorders take their time before and after what they record of a call: calls that followed each
     other at once were recorded at 4.1 to 4.2 us and took 4.2 us without a recorder (H200, Nsight
@@ -80,13 +80,19 @@ def host_speed(calibration: Calibration, api_ns: float, level: Level) -> float:
 
     Args:
         calibration: of the machine.
-        api_ns: the median launch call, as recorded.
+        api_ns: the median launch call of each step, as recorded.
         level: which end.
+
+    Returns:
+        a factor for each, at most 1.
     """
+    calls_ns = np.asarray(api_ns, float)
     without = calibration.figure("launch_queued_api_ns")
-    if level == "high" or without is None or min(without.value, api_ns) <= 0:
-        return 1.0
-    return float(min(1.0, _CALL_IN_PROGRAM * without.value / api_ns) ** _CODE_SLOWS_BY)
+    if level == "high" or without is None or without.value <= 0:
+        return np.ones_like(calls_ns)
+    undisturbed_ns = _CALL_IN_PROGRAM * without.value
+    speed: Floats = (undisturbed_ns / np.maximum(calls_ns, undisturbed_ns)) ** _CODE_SLOWS_BY
+    return speed
 
 
 def node_gap_added(calibration: Calibration, recorder: str, level: Level) -> float:

@@ -53,15 +53,15 @@ def ungraphed_steps(
 ) -> tuple[UngraphedStep, ...]:
     """Weigh graphs for every sequence of steps that launch kernels and no graph.
 
-    A step without a recorder is predicted from its launches: host time from one to the next,
-    multiplied by what a launch takes without the recorder over with it, as calibrated, and by how
-    slow the host was meanwhile; device time as recorded. In a graph kernels follow each other as
-    closely as nodes do. What passes between them there is in part in the recorded kernel times: the
-    interval is from nothing more to the calibrated gap between nodes (`_BETWEEN`). Kernels on
-    several streams become branches, which take as long as they did one by one if each fills the
-    device, and as long as the longest chain of them that wait for each other if none does: the
-    interval holds both, and half way between is predicted (own choice; a decoder with two branches
-    took 645 us, its longest chain 540 and all its kernels 890).
+    A step without a recorder is predicted from its launches: host time from one to the next, in the
+    median of the steps, each multiplied by how slow the host was meanwhile; and by what a launch
+    takes without the recorder over with it, as calibrated; device time as recorded. In a graph
+    kernels follow each other as closely as nodes do. What passes between them there is in part in
+    the recorded kernel times: the interval is from nothing more to the calibrated gap between nodes
+    (`_BETWEEN`). Kernels on several streams become branches, which take as long as they did one by
+    one if each fills the device, and as long as the longest chain of them that wait for each other
+    if none does: the interval holds both, and half way between is predicted (own choice; a decoder
+    with two branches took 645 us, its longest chain 540 and all its kernels 890).
 
     Args:
         trace: the trace.
@@ -80,7 +80,8 @@ def ungraphed_steps(
         each.group_by("key", "device_id", "unit", maintain_order=True)
         .agg(
             pl.len().alias("steps"),
-            pl.col("kernels", "interval_ns", "api_ns", "busy_ns", "waits").median(),
+            pl.col("kernels", "busy_ns", "waits").median(),
+            pl.col("interval_ns", "api_ns"),
             pl.col("chain_ns", "chain_kernels").median(),
             (pl.col("sequence").unique_counts().max() / pl.len()).alias("alike"),
             pl.col("span_ns").sum().alias("total_ns"),
@@ -134,6 +135,7 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
     chains = _longest_chains(trace, inside, found)
     found = found.join(chains, on=_STEP, how="left", maintain_order="left")
     return found.join(waited, on=_STEP, how="left", maintain_order="left").with_columns(
+        api_ns=pl.col("api_ns").fill_null(0.0),
         waits=pl.col("wait_count").fill_null(0) + pl.col("copies"),
         interval_ns=(pl.col("last_ns") - pl.col("first_ns")) / (pl.col("kernels") - 1),
     )
@@ -240,7 +242,7 @@ def _verdict(
     if row["waits"] >= 1:
         return "not_a_chunk_problem", "waits_inside"
     if gain_ns < NOISE_FRACTION * single_ns:
-        is_large = row["busy_ns"] >= row["kernels"] * row["interval_ns"]
+        is_large = row["busy_ns"] >= row["kernels"] * np.nanmedian(row["interval_ns"])
         return "do_not_graph", "large_kernels" if is_large else "nothing_to_gain"
     return None, None
 
@@ -262,9 +264,8 @@ def _costs(
         cut_gap_ns=max(0.0, cut_gap(calibration, level)),
         device_free_ns=0.0,
         notice_ns=0.0,
-        launch_ns=row["interval_ns"]
-        * launch_slowdown(calibration, recorder, level)
-        * host_speed(calibration, row["api_ns"] or 0.0, level),
+        launch_ns=launch_slowdown(calibration, recorder, level)
+        * float(np.nanmedian(row["interval_ns"] * host_speed(calibration, row["api_ns"], level))),
         launch_delta_ns=max(0.0, value("launch_latency_ns") - value("launch_api_ns")),
         kernel_gap_ns=max(0.0, value("kernel_gap_ns") - value("node_gap_ns")),
     )

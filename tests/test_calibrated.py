@@ -403,18 +403,23 @@ def per_launch(
     steps=6,
     names=None,
     inside=(),
+    slow=(),
 ):
-    """Steps marked by a range: kernels one by one, then a wait."""
+    """Steps marked by a range: kernels one by one, then a wait.
+
+    In slow ones launch calls take twice, and what lies between them 2.5 times as long.
+    """
     ops, api, ranges, at, number = [], [], [], 0, 0
     for step in range(steps):
         begin, free = at, at
+        calls, code = (2, 2.5) if step in slow else (1, 1)
         for i in range(kernels):
             number += 1
-            api.append(call(launch, at, at + round(api_us * US), number))
-            start = max(at + round((api_us + 1) * US), free)
+            api.append(call(launch, at, at + round(calls * api_us * US), number))
+            start = max(at + round((calls * api_us + 1) * US), free)
             name = names(step, i) if names else f"k{i % 3}"
             ops.append(op(start, start + kernel_us * US, number, name=name))
-            free, at = start + kernel_us * US, at + interval_us * US
+            free, at = start + kernel_us * US, at + round(code * interval_us * US)
             if i in inside:
                 api.append(call("cudaStreamSynchronize", at, free + US))
                 at = free + 2 * US
@@ -466,19 +471,26 @@ def test_a_launch_that_was_calibrated_as_nothing_shows_no_slow_host():
     assert host_speed(replace(H200, figures=(none,)), 4_000, "value") == 1.0
 
 
-def test_the_pace_of_a_slow_process_is_not_that_of_the_program():
-    # Launch calls of twice the length, and what lies between them 2.5 times.
-    quick, slow = (
-        of_steps(
-            per_launch(
-                50, kernel_us=1, interval_us=interval_us, api_us=api_us, launch="cuLaunchKernel"
-            )
-        ).ungraphed[0]
-        for interval_us, api_us in ((10, 5), (25, 10))
+def at_pace(slow):
+    recorded = per_launch(
+        50, kernel_us=1, interval_us=10, api_us=5, launch="cuLaunchKernel", steps=5, slow=slow
     )
+    (found,) = of_steps(recorded).ungraphed
+    return found
+
+
+def test_the_pace_of_a_slow_process_is_not_that_of_the_program():
+    quick, slow = at_pace(()), at_pace(range(5))
 
     assert slow.launch_ns == pytest.approx(quick.launch_ns, rel=0.03)
     assert slow.gain_interval_ns[1] > 2.2 * quick.gain_interval_ns[1]
+
+
+def test_a_host_that_slows_down_is_seen_step_by_step():
+    quick, half, slow = (at_pace(steps) for steps in ((), (3, 4), range(5)))
+
+    assert quick.launch_ns < slow.launch_ns
+    assert half.launch_ns == pytest.approx((quick.launch_ns + slow.launch_ns) / 2, abs=1)
 
 
 def test_what_the_runtime_adds_to_a_call_does_not_show_a_slow_host():
