@@ -3,18 +3,23 @@
 import os
 import statistics
 import time
+from contextlib import contextmanager
 
-_EVERY = os.sched_getaffinity(0)
 
-
-def run_on_quiet_cpus(count=4):
+@contextmanager
+def quiet_cpus(count=4):
     """Keep to the CPUs that run a short loop fastest now; programs that are started do as well."""
-    times = {cpu: [] for cpu in _EVERY}
+    every = os.sched_getaffinity(0)
+    times = {cpu: [] for cpu in every}
     for _ in range(5):
-        for cpu in _EVERY:
+        for cpu in every:
             os.sched_setaffinity(0, {cpu})
             times[cpu].append(_loop_ns())
-    os.sched_setaffinity(0, sorted(_EVERY, key=lambda cpu: statistics.median(times[cpu]))[:count])
+    os.sched_setaffinity(0, sorted(every, key=lambda cpu: statistics.median(times[cpu]))[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
 
 
 def _loop_ns():

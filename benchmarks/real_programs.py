@@ -6,8 +6,9 @@ Programs whose step can be captured are timed in every way by `gaptrace profile 
 process without a recorder; the same arms recorded in both granularities, and the program as it is
 (launched kernel by kernel), each with the calibration of the machine, give predictions. The demo
 times its arms itself. Programs that make their graphs themselves (torch.compile, JAX) are timed
-with and without them. Each process runs on the CPUs that are quietest then: on a host that is
-shared others slow some of them down twofold.
+with and without them. On a host that is shared others slow some CPUs down twofold: programs that
+time themselves count only steps at full pace, and other processes run on the CPUs that are quietest
+when they begin.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from quiet_cpus import run_on_quiet_cpus
+from quiet_cpus import quiet_cpus
 
 from gaptrace.analysis import analyze
 from gaptrace.calibration_choice import choose_calibration
@@ -50,8 +51,8 @@ PAIRS = {
 #: Times its arms itself, and prints them.
 DEMO = {"the demo": ("../../examples/demo.py", "--steps", "50", "--chunks", "25", "10")}
 
-#: Processes that run a step kernel by kernel without a recorder.
-PROCESSES = 5
+#: Processes that run a step kernel by kernel without a recorder, on a host at full pace.
+PROCESSES = 3
 #: Which of several processes counts: where the host is the slower side, the one that was disturbed
 #: least, since what is predicted is what an undisturbed one takes.
 TYPICAL = {"per_launch": min}
@@ -60,11 +61,10 @@ TYPICAL = {"per_launch": min}
 def profile(folder, program, *options):
     """Profile a program into a folder."""
     script, *arguments = program
-    run_on_quiet_cpus()
     command = [sys.executable, "-m", "gaptrace", "profile", "-o", str(folder), *options]
-    done = subprocess.run(
-        [*command, str(PROGRAMS / script), *arguments], capture_output=True, text=True, check=False
-    )
+    command += [str(PROGRAMS / script), *arguments]
+    with quiet_cpus():
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{folder}: {done.stderr[-2000:]}")
 
@@ -102,7 +102,9 @@ def of_demo(name, program, folder, runs):
     """Time and record the demo, and predict its arms; one record."""
     record = {"program": name, "nodes": None, "measured_ns": {}, "said": []}
     for _ in range(max(runs, PROCESSES)):
-        for arm, us in re.findall(r"^(\S+:?\d*) +[-\d]+ +([\d.]+) +[\d.]+$", output(program), re.M):
+        with quiet_cpus():
+            text = output(program)
+        for arm, us in re.findall(r"^(\S+:?\d*) +[-\d]+ +([\d.]+) +[\d.]+$", text, re.M):
             record["measured_ns"].setdefault(arm, []).append(1e3 * float(us))
     sizes = {arm: int(arm.split(":")[1]) for arm in record["measured_ns"] if ":" in arm}
     record["nodes"] = nodes = max(sizes.values())
@@ -154,11 +156,11 @@ def of_pair(name, programs, folder, runs):
 
 def timed(program):
     """Median step in ns that a program prints, without a recorder."""
-    return 1e3 * float(re.search(r"median step ([\d.]+) us", output(program))[1])
+    text = output((*program, "--full-pace"))
+    return 1e3 * float(re.search(r"median step ([\d.]+) us", text)[1])
 
 
 def output(program):
-    run_on_quiet_cpus()
     script, *arguments = program
     done = subprocess.run(
         [sys.executable, str(PROGRAMS / script), *arguments],

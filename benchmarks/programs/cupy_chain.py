@@ -4,10 +4,9 @@ gaptrace profile --arms per_launch,graph,chunks benchmarks/programs/cupy_chain.p
 """
 
 import argparse
-import statistics
-import time
 
 import cupy
+from timed_steps import add_option, print_median_step
 
 import gaptrace
 
@@ -27,6 +26,7 @@ def main():
     parser.add_argument("--kernels", type=int, default=600)
     parser.add_argument("--rounds", type=int, default=1, help="how long a kernel lasts")
     parser.add_argument("--steps", type=int, default=30)
+    add_option(parser)
     options = parser.parse_args()
     kernel = cupy.RawModule(code=SOURCE).get_function("advance")
     x, n = cupy.ones(4_096, dtype=cupy.float32), cupy.int32(4_096)
@@ -38,14 +38,12 @@ def main():
             kernel((16,), (256,), (x, n, rounds))
         return x
 
-    times = []
+    def run():
+        chain(x)
+        stream.synchronize()
+
     with cupy.cuda.Stream(non_blocking=True) as stream:
-        for _ in range(options.steps + 6):
-            begin = time.perf_counter_ns()
-            chain(x)
-            stream.synchronize()
-            times.append(time.perf_counter_ns() - begin)
-    print(f"median step {statistics.median(times[6:]) / 1e3:.1f} us")
+        print_median_step(run, options.steps, full_pace=options.full_pace)
 
 
 if __name__ == "__main__":

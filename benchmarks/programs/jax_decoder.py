@@ -8,8 +8,8 @@ one by one. It prints the median step, by the host's clock.
 
 import argparse
 import os
-import statistics
-import time
+
+from timed_steps import add_option, print_median_step
 
 import gaptrace
 
@@ -65,6 +65,7 @@ def main():
     parser.add_argument("--command-buffers", choices=FLAGS, default="default")
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--steps", type=int, default=30)
+    add_option(parser)
     options = parser.parse_args()
     flags = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS[options.command_buffers]}".strip()
     os.environ |= {"XLA_FLAGS": flags, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -76,12 +77,7 @@ def main():
     def token():
         return compiled(weights, x).block_until_ready()
 
-    times = []
-    for _ in range(options.steps + 6):
-        begin = time.perf_counter_ns()
-        token()
-        times.append(time.perf_counter_ns() - begin)
-    print(f"median step {statistics.median(times[6:]) / 1e3:.1f} us")
+    print_median_step(token, options.steps, full_pace=options.full_pace)
 
 
 if __name__ == "__main__":

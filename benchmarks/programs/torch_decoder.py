@@ -7,11 +7,10 @@ the device is done. The token's place in the cache stays the same, so that every
 """
 
 import argparse
-import statistics
-import time
 
 import torch
 import torch.nn.functional as f
+from timed_steps import add_option, print_median_step
 
 import gaptrace
 
@@ -93,24 +92,23 @@ def main():
     parser.add_argument("--branches", action="store_true", help="attention beside feed-forward")
     parser.add_argument("--compile", metavar="MODE", help="of torch.compile, as reduce-overhead")
     parser.add_argument("--steps", type=int, default=30)
+    add_option(parser)
     options = parser.parse_args()
     torch.manual_seed(0)
     decoder = Decoder(*SIZES[options.size], branches=options.branches)
-    run = torch.compile(decoder, mode=options.compile) if options.compile else decoder
+    compute = torch.compile(decoder, mode=options.compile) if options.compile else decoder
     x = torch.randn(1, SIZES[options.size][1], device="cuda", dtype=torch.float16)
 
     @gaptrace.step(name="token")
     def token(x):
-        return run(x)
+        return compute(x)
 
-    times = []
+    def run():
+        token(x)
+        torch.cuda.synchronize()
+
     with torch.no_grad():
-        for _ in range(options.steps + 6):
-            begin = time.perf_counter_ns()
-            token(x)
-            torch.cuda.synchronize()
-            times.append(time.perf_counter_ns() - begin)
-    print(f"median step {statistics.median(times[6:]) / 1e3:.1f} us")
+        print_median_step(run, options.steps, full_pace=options.full_pace)
 
 
 if __name__ == "__main__":
