@@ -81,7 +81,7 @@ def ungraphed_steps(
         .agg(
             pl.len().alias("steps"),
             pl.col("kernels", "busy_ns", "waits").median(),
-            pl.col("interval_ns", "api_ns"),
+            pl.col("interval_ns", "api_ns", "loop_ns"),
             pl.col("chain_ns", "chain_kernels").median(),
             (pl.col("sequence").unique_counts().max() / pl.len()).alias("alike"),
             pl.col("span_ns").sum().alias("total_ns"),
@@ -96,7 +96,7 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
     """One row per step without graphs: kernels, interval_ns, busy_ns, waits, sequence, span_ns.
 
     And api_ns: the median launch call of the driver, or what is left of one of the runtime;
-    chain_ns, chain_kernels: see `_longest_chains`.
+    loop_ns: see `_paces`; chain_ns, chain_kernels: see `_longest_chains`.
     """
     at = "call_start_ns" if steps.source == "nvtx" else "start_ns"
     names = trace.ops.filter(pl.col("call_id").is_not_null()).unique("call_id", keep="first")
@@ -112,7 +112,7 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
         inside.sort("start_ns")
         .group_by(*_STEP, "unit", maintain_order=True)
         .agg(
-            pl.col("thread_id").first(),
+            pl.col("process_id", "thread_id").first(),
             pl.col("call_start_ns").min().alias("first_ns"),
             pl.col("call_start_ns").max().alias("last_ns"),
             (pl.col("end_ns").max() - pl.col("call_start_ns").min()).alias("span_ns"),
@@ -132,12 +132,27 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
         "thread_id", wait_ns="start_ns"
     )
     waited = _between(found, waits).group_by(_STEP).agg(pl.len().alias("wait_count"))
+    found = _with_paces(trace, found)
     chains = _longest_chains(trace, inside, found)
     found = found.join(chains, on=_STEP, how="left", maintain_order="left")
     return found.join(waited, on=_STEP, how="left", maintain_order="left").with_columns(
         api_ns=pl.col("api_ns").fill_null(0.0),
         waits=pl.col("wait_count").fill_null(0) + pl.col("copies"),
         interval_ns=(pl.col("last_ns") - pl.col("first_ns")) / (pl.col("kernels") - 1),
+    )
+
+
+def _with_paces(trace: Trace, found: pl.DataFrame) -> pl.DataFrame:
+    """Add loop_ns: how long the loop of `live.pace_marks` took last, before a step's launches."""
+    marks = trace.nvtx.filter(
+        pl.col("kind") == "mark", pl.col("domain") == "gaptrace", pl.col("name") == "host pace"
+    ).select("process_id", at_ns="start_ns", loop_ns="payload")
+    return found.sort("first_ns").join_asof(
+        marks.drop_nulls().sort("at_ns"),
+        left_on="first_ns",
+        right_on="at_ns",
+        by="process_id",
+        check_sortedness=False,
     )
 
 
@@ -265,7 +280,11 @@ def _costs(
         device_free_ns=0.0,
         notice_ns=0.0,
         launch_ns=launch_slowdown(calibration, recorder, level)
-        * float(np.nanmedian(row["interval_ns"] * host_speed(calibration, row["api_ns"], level))),
+        * float(
+            np.nanmedian(
+                row["interval_ns"] * host_speed(calibration, row["api_ns"], row["loop_ns"], level)
+            )
+        ),
         launch_delta_ns=max(0.0, value("launch_latency_ns") - value("launch_api_ns")),
         kernel_gap_ns=max(0.0, value("kernel_gap_ns") - value("node_gap_ns")),
     )

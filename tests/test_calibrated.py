@@ -404,15 +404,22 @@ def per_launch(
     names=None,
     inside=(),
     slow=(),
+    loops_us=None,
+    **own,
 ):
     """Steps marked by a range: kernels one by one, then a wait.
 
-    In slow ones launch calls take twice, and what lies between them 2.5 times as long.
+    In slow ones launch calls take twice, and what lies between them 2.5 times as long. Before each
+    the host's pace is marked, if the loops of the marks are given, which are as in `own`.
     """
     ops, api, ranges, at, number = [], [], [], 0, 0
     for step in range(steps):
         begin, free = at, at
         calls, code = (2, 2.5) if step in slow else (1, 1)
+        if loops_us:
+            loop_ns = round(loops_us[step] * US)
+            mark = nvtx("host pace", at - US // 2, None, kind="mark", payload=loop_ns)
+            ranges.append(mark | own)
         for i in range(kernels):
             number += 1
             api.append(call(launch, at, at + round(calls * api_us * US), number))
@@ -463,12 +470,34 @@ def test_many_small_kernels_should_be_captured():
     ],
 )
 def test_launch_calls_longer_than_calibrated_show_a_slow_host(api_ns, level, speed):
-    assert host_speed(H200, api_ns, level) == pytest.approx(speed, abs=0.001)
+    assert host_speed(H200, [api_ns], [np.nan], level) == pytest.approx([speed], abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("loop_ns", "level", "speed"),
+    [
+        # 58,560 ns (55,873 to 65,248) as calibrated; that of a mark is 0.11 of it.
+        (6_400, "value", 1.0),
+        (12_884, "value", 0.5),
+        (12_884, "low", 6_146 / 12_884),
+        (12_884, "high", 7_177 / 12_884),
+    ],
+)
+def test_the_pace_of_the_host_counts_more_than_its_calls(loop_ns, level, speed):
+    found = host_speed(H200, [20_000, 3_900], [loop_ns, np.nan], level)
+    assert found == pytest.approx([speed, 1.0], abs=0.001)
+
+
+def test_a_calibration_without_the_pace_of_the_host_leaves_the_calls():
+    figures = tuple(each for each in H200.figures if each.name != "host_loop_ns")
+    old = replace(H200, figures=figures)
+    found = host_speed(old, [2 * 3941.5], [100_000], "value")
+    assert found == pytest.approx([0.5**1.3], abs=0.001)
 
 
 def test_a_launch_that_was_calibrated_as_nothing_shows_no_slow_host():
     none = Figure("launch_queued_api_ns", None, 1, None, -10.0, -20.0, 5.0, 4)
-    assert host_speed(replace(H200, figures=(none,)), 4_000, "value") == 1.0
+    assert host_speed(replace(H200, figures=(none,)), [4_000], [np.nan], "value") == [1.0]
 
 
 def at_pace(slow):
@@ -484,6 +513,44 @@ def test_the_pace_of_a_slow_process_is_not_that_of_the_program():
 
     assert slow.launch_ns == pytest.approx(quick.launch_ns, rel=0.03)
     assert slow.gain_interval_ns[1] > 2.2 * quick.gain_interval_ns[1]
+
+
+def at_loops(loops_us, **own):
+    """The launch interval of steps, every other one 2.5 times as long."""
+    recorded = per_launch(
+        *(50,),
+        kernel_us=1,
+        interval_us=10,
+        launch="cuLaunchKernel",
+        steps=5,
+        slow=(2, 4),
+        loops_us=loops_us,
+        **own,
+    )
+    return of_steps(recorded).ungraphed[0].launch_ns
+
+
+def test_what_a_mark_says_of_the_host_counts_for_the_step_after_it():
+    full, slow = 6.4, 2.5 * 6.4417
+    slowdown = launch_slowdown(H200, "nsys-graph", "value")
+
+    assert at_loops([full, full, slow, full, slow]) == pytest.approx(10_000 * slowdown, rel=0.001)
+    # The wrong way round, steps 2 and 4 last 25 us, and 1 and 3 are taken for 4 us.
+    assert at_loops([slow, slow, full, slow, full]) == pytest.approx(14_500 * slowdown, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"process_id": 77},
+        {"domain": "another"},
+        {"kind": "push_pop"},
+        {"name": "another"},
+        {"payload": None},
+    ],
+)
+def test_other_marks_say_nothing_of_the_host(own):
+    assert at_loops([64.0] * 5, **own) == at_loops(None)
 
 
 def test_a_host_that_slows_down_is_seen_step_by_step():

@@ -4,15 +4,17 @@ import asyncio
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import gaptrace
-from gaptrace.live import ranges
+from gaptrace.live import pace_marks, ranges
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 
@@ -68,6 +70,39 @@ def test_payload(calls, payload, shown):
     with gaptrace.range("step", payload=payload):
         pass
     assert calls == [f"push step {shown}", "pop"]
+
+
+@pytest.mark.parametrize("form", ["block", "function", "coroutine"])
+def test_ranges_mark_the_pace_of_the_host_now_and_then(calls, monkeypatch, form):
+    domain = ranges.recording_domain()
+    monkeypatch.setattr(pace_marks, "_due_ns", 0)
+
+    @gaptrace.range("a function")
+    def function():
+        pass
+
+    @gaptrace.range("a coroutine")
+    async def coroutine():
+        pass
+
+    def enter():
+        if form == "function":
+            function()
+        elif form == "coroutine":
+            asyncio.run(coroutine())
+        else:
+            with gaptrace.range("a block"):
+                pass
+
+    enter()
+    enter()
+    (mark,) = domain.marks  # the second came too soon
+    monkeypatch.setattr(pace_marks, "_due_ns", time.perf_counter_ns() - 1)
+    enter()
+
+    assert len(domain.marks) == 2
+    assert re.fullmatch(r"host pace [1-9]\d{2,8}", mark)
+    assert len(calls) == 6
 
 
 def test_payload_that_is_no_number(calls):

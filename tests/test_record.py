@@ -508,6 +508,9 @@ def test_ranges_reach_the_real_nsys(tmp_path, capfd):
         ("mine", None),
     ]
     assert export(recording.report, nsys=nsys) == made
+    with closing(sqlite3.connect(made)) as connection:
+        marks = connection.execute("SELECT int64Value FROM NVTX_EVENTS WHERE eventType = 34")
+        assert all(100 < loop_ns < 1e9 for (loop_ns,) in marks.fetchall() or [(0,)])
 
 
 @pytest.mark.nsys

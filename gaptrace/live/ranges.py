@@ -12,6 +12,8 @@ from numbers import Integral
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from gaptrace.live.pace_marks import mark_pace
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -34,6 +36,7 @@ class Range:
     def __enter__(self) -> "Range":
         """Open the range on this thread."""
         if self._domain is not None:
+            mark_pace(self._domain)
             self._domain.push_range(self._attributes)
         return self
 
@@ -106,6 +109,7 @@ def around(
         @functools.wraps(function)
         async def wait(*args: Any, **kwargs: Any) -> Any:
             # Tasks of one thread interleave, and push/pop ranges of one thread must nest.
+            mark_pace(domain)
             opened = domain.start_range(attributes())
             try:
                 return await function(*args, **kwargs)
@@ -116,6 +120,7 @@ def around(
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        mark_pace(domain)
         domain.push_range(attributes())
         try:
             return function(*args, **kwargs)

@@ -1,8 +1,8 @@
 """What gaptrace uses of nvtx 0.2.13 and newer, writing down what a recorder would see.
 
-The calls go to `Domain.calls`, and as lines to the file that $NVTX_LOG names. With NVTX_STAND_IN
-set to `dummy` no recorder is there, with `disabled` $NVTX_DISABLE is set, and with `old` it is
-nvtx 0.2.11, whose domains cannot push.
+The calls go to `Domain.calls`, and as lines to the file that $NVTX_LOG names; marks, which come at
+any time, to `Domain.marks`. With NVTX_STAND_IN set to `dummy` no recorder is there, with `disabled`
+$NVTX_DISABLE is set, and with `old` it is nvtx 0.2.11, whose domains cannot push.
 """
 
 import functools
@@ -21,6 +21,7 @@ class Domain:
         self.name = name
         self.handle = object()
         self.calls = []
+        self.marks = []
         self._open = {}
         self._ids = itertools.count(1)
 
@@ -32,6 +33,9 @@ class Domain:
 
     def get_event_attributes(self, message=None, color=None, category=None, payload=None):
         return Attributes(message, payload)
+
+    def mark(self, attributes):
+        self.marks.append(attributes.text)
 
     def push_range(self, attributes):
         self._note(f"push {attributes.text}")
