@@ -2,7 +2,8 @@
 
 Ranges go to the domain `gaptrace` through the `nvtx` package. Where that package is absent, or
 no recorder is attached, nothing is recorded: a decorated function is returned unchanged and a
-`with` block costs two empty calls.
+`with` block costs two empty calls. With one, the pace of the host is marked before a range every
+two milliseconds at most, which takes some 12 us (`live.pace_marks`).
 """
 
 import functools
