@@ -3,9 +3,10 @@
     python benchmarks/host_pace.py
 
 Eight processes of some seconds, every other one under Nsight Systems, each timing in turn: a loop
-of 20,000 passes, 50 launches, a capture of 128 kernels, an exec update by it. Columns: each in us,
-at the fastest tenth, the median and the slowest tenth; correlation of a launch with the loop; share
-of the time at full pace, that is within 25 % of the fastest loop of all processes.
+of 5,000 passes, that of the marks in recordings, 50 launches, a capture of 128 kernels, an exec
+update by it. Columns: each in us, at the fastest tenth, the median and the slowest tenth;
+correlation of a launch with either loop; share of the time at full pace, that is within 25 % of the
+fastest loop of all processes.
 """
 
 import json
@@ -19,16 +20,17 @@ from pathlib import Path
 from gaptrace.live.bench import Bench
 from gaptrace.live.driver import done
 from gaptrace.live.host_pace import FULL
+from gaptrace.live.pace_marks import fastest_loop_ns
 from gaptrace.record.nsys import find_nsys
 from gaptrace.record.recording import nsys_command
 
 PROCESSES, SECONDS, LAUNCHES, NODES = 8, 4.5, 50, 128
-NAMES = ("loop", "launch", "capture", "update")
+NAMES = ("loop", "mark", "launch", "capture", "update")
 
 
 def loop_ns():
     begin = time.perf_counter_ns()
-    for _ in range(20_000):
+    for _ in range(5_000):
         pass
     return time.perf_counter_ns() - begin
 
@@ -49,7 +51,7 @@ def rows():
         made = done(cuda.cuGraphInstantiate(capture(), 0), "instantiating")
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
-            before = min(loop_ns() for _ in range(2))
+            before, mark = min(loop_ns() for _ in range(2)), fastest_loop_ns()
             begin = time.perf_counter_ns()
             for _ in range(LAUNCHES):
                 call()
@@ -65,7 +67,7 @@ def rows():
             bench.wait()
             loop = min(before, *(loop_ns() for _ in range(2)))
             launch = (launched - begin) / LAUNCHES
-            yield loop, launch, captured - capturing, updated - captured
+            yield loop, mark, launch, captured - capturing, updated - captured
 
 
 def process(folder, number):
@@ -87,11 +89,12 @@ def main():
     fastest_ns = min(row[0] for process_rows in found for row in process_rows)
     for number, process_rows in enumerate(found):
         columns = list(zip(*process_rows, strict=True))
-        loop, launch, *_ = columns
+        loop, mark, launch, *_ = columns
         full = sum(ns <= FULL * fastest_ns for ns in loop) / len(loop)
         shown = (f"{name} {spread(column)}" for name, column in zip(NAMES, columns, strict=True))
         print("nsys" if number % 2 else "none", *shown, end=" ")
-        print(f"correlation {statistics.correlation(loop, launch):.2f} full pace {full:.0%}")
+        found = (statistics.correlation(each, launch) for each in (loop, mark))
+        print("correlation", *(f"{each:.2f}" for each in found), f"full pace {full:.0%}")
 
 
 def spread(column):

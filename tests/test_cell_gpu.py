@@ -153,8 +153,8 @@ def test_ranges_of_the_cell_and_of_functions_from_before(tmp_path):
     )
     for name, payloads in (("first", [0, 1, 2, 3]), ("second", [5, 6, 7, 8])):
         trace = found[name]
-        own = trace.nvtx.select("domain", "name", "payload", "is_closed").rows()
-        assert own == [
+        own = trace.nvtx.filter(kind="push_pop").select("domain", "name", "payload", "is_closed")
+        assert own.rows() == [
             ("gaptrace", "inside", 3.0, True),
             (None, "plain", None, True),
             *(("gaptrace", "step", float(payload), True) for payload in payloads),

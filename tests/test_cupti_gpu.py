@@ -245,6 +245,8 @@ def test_ranges_of_the_program(tmp_path):
         ("gaptrace", "step", "push_pop", 1.0, True),
         ("user", "here", "mark", None, True),
     ], (notes["nvtx"], trace.nvtx)
+    (loop_ns, *_) = trace.nvtx.filter(domain="gaptrace", name="host pace", kind="mark")["payload"]
+    assert 1_000 < loop_ns < 100_000, trace.nvtx
     assert notes["nvtx"]["state"].startswith("recorded"), notes
     launched = set(trace.api.filter(kind="launch")["thread_id"].to_list())
     assert set(trace.nvtx["thread_id"].to_list()) == launched, (trace.nvtx, launched)
