@@ -20,9 +20,8 @@ Level = Literal["value", "low", "high"]
 _CALL_IN_PROGRAM = 1.07
 _CODE_SLOWS_BY = 1.3
 #: The loop of `live.pace_marks` over the calibrated one, at the same pace: a tenth of its passes,
-#: and all of the dearer kind. Measured on the host alone (CPython 3.11, fastest of two, after other
-#: work): 57 us for ten of it, 51.5 us for the calibrated one.
-_MARKED_LOOP = 0.11
+#: and all of the dearer kind. Measured in CPython 3.8 to 3.13, after other work: 0.104 to 0.105.
+_MARKED_LOOP = 0.105
 OPPOSITE: dict[Level, Level] = {"value": "value", "low": "high", "high": "low"}
 
 
