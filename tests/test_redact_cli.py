@@ -99,6 +99,7 @@ def test_failures_of_the_command(tmp_path, capsys):
 
 def test_a_report_is_exported_first(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(install_fake_nsys(tmp_path / "bin").parent), prepend=os.pathsep)
+    monkeypatch.delenv("GAPTRACE_NSYS", raising=False)
     made = a_full_export(tmp_path / "made.sqlite", "3.20.3")
     monkeypatch.setenv("FAKE_NSYS_EXPORT", str(made))
     folder = tmp_path / "run"
