@@ -14,9 +14,9 @@ Level = Literal["value", "low", "high"]
 #: How much longer launch calls take in a program that does something else between them than
 #: calibrated ones, that follow each other at once; and the power of the slowdown of launch calls by
 #: which the time from one launch to the next slows down. Both fitted to 57 recordings of five
-#: programs on an H200 host that others slowed down by up to 2.3 at launch calls. Their undisturbed
-#: time per launch then differs from that of the fastest process by 3.5 % in the median, by more
-#: than 10 % in five; without this it is longer by 42 % in the median, by 185 % at most.
+#: programs on an H200 host that others slowed down by up to 2.3 at launch calls. With two more the
+#: undisturbed time per launch then differs from that of the fastest process by 3.3 % in the median,
+#: by more than 10 % in six; without this it is longer by 42 % in the median, by 185 % at most.
 _CALL_IN_PROGRAM = 1.07
 _CODE_SLOWS_BY = 1.3
 #: The loop of `live.pace_marks` over the calibrated one, at the same pace: a tenth of its passes,
