@@ -86,7 +86,7 @@ def host_speed(
 
     Args:
         calibration: of the machine.
-        api_ns: the median launch call of each step, as recorded.
+        api_ns: the median launch call of each step, as recorded; NaN where there is none.
         loop_ns: the loop of `live.pace_marks` before each step; NaN where there is none.
         level: which end.
 
@@ -95,7 +95,7 @@ def host_speed(
     """
     by_calls = _speed_by_calls(calibration, np.asarray(api_ns, float), level)
     loop, loops_ns = calibration.figure("host_loop_ns"), np.asarray(loop_ns, float)
-    if loop is None or loop.low <= 0:
+    if loop is None:
         return by_calls
     full_ns = _MARKED_LOOP * getattr(loop, level)
     by_loop = full_ns / np.fmax(loops_ns, full_ns)
@@ -107,7 +107,7 @@ def _speed_by_calls(calibration: Calibration, calls_ns: Floats, level: Level) ->
     if level == "high" or without is None or without.value <= 0:
         return np.ones_like(calls_ns)
     undisturbed_ns = _CALL_IN_PROGRAM * without.value
-    speed: Floats = (undisturbed_ns / np.maximum(calls_ns, undisturbed_ns)) ** _CODE_SLOWS_BY
+    speed: Floats = (undisturbed_ns / np.fmax(calls_ns, undisturbed_ns)) ** _CODE_SLOWS_BY
     return speed
 
 

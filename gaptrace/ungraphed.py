@@ -136,7 +136,6 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
     chains = _longest_chains(trace, inside, found)
     found = found.join(chains, on=_STEP, how="left", maintain_order="left")
     return found.join(waited, on=_STEP, how="left", maintain_order="left").with_columns(
-        api_ns=pl.col("api_ns").fill_null(0.0),
         waits=pl.col("wait_count").fill_null(0) + pl.col("copies"),
         interval_ns=(pl.col("last_ns") - pl.col("first_ns")) / (pl.col("kernels") - 1),
     )
@@ -148,7 +147,7 @@ def _with_paces(trace: Trace, found: pl.DataFrame) -> pl.DataFrame:
         pl.col("kind") == "mark", pl.col("domain") == "gaptrace", pl.col("name") == "host pace"
     ).select("process_id", at_ns="start_ns", loop_ns="payload")
     return found.sort("first_ns").join_asof(
-        marks.drop_nulls().sort("at_ns"),
+        marks,
         left_on="first_ns",
         right_on="at_ns",
         by="process_id",
@@ -271,6 +270,7 @@ def _costs(
     def value(name: str) -> float:
         return value_of(calibration, name, level)
 
+    speed = host_speed(calibration, row["api_ns"], row["loop_ns"], level)
     gap = _BETWEEN[level] * max(0.0, value("node_gap_ns"))
     return StepCosts(
         host=host,
@@ -280,11 +280,7 @@ def _costs(
         device_free_ns=0.0,
         notice_ns=0.0,
         launch_ns=launch_slowdown(calibration, recorder, level)
-        * float(
-            np.nanmedian(
-                row["interval_ns"] * host_speed(calibration, row["api_ns"], row["loop_ns"], level)
-            )
-        ),
+        * float(np.nanmedian(row["interval_ns"] * speed)),
         launch_delta_ns=max(0.0, value("launch_latency_ns") - value("launch_api_ns")),
         kernel_gap_ns=max(0.0, value("kernel_gap_ns") - value("node_gap_ns")),
     )

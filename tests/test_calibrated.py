@@ -407,20 +407,20 @@ def per_launch(
     loops_us=None,
     **own,
 ):
-    """Steps marked by a range: kernels one by one, then a wait.
+    """Steps marked by a range: kernels one by one, as many as in each or in all, then a wait.
 
     In slow ones launch calls take twice, and what lies between them 2.5 times as long. Before each
     the host's pace is marked, if the loops of the marks are given, which are as in `own`.
     """
     ops, api, ranges, at, number = [], [], [], 0, 0
-    for step in range(steps):
+    for step, count in enumerate(kernels if isinstance(kernels, list) else [kernels] * steps):
         begin, free = at, at
         calls, code = (2, 2.5) if step in slow else (1, 1)
         if loops_us:
             loop_ns = round(loops_us[step] * US)
             mark = nvtx("host pace", at - US // 2, None, kind="mark", payload=loop_ns)
             ranges.append(mark | own)
-        for i in range(kernels):
+        for i in range(count):
             number += 1
             api.append(call(launch, at, at + round(calls * api_us * US), number))
             start = max(at + round((calls * api_us + 1) * US), free)
@@ -467,6 +467,8 @@ def test_many_small_kernels_should_be_captured():
         # Or else the launches of this program are dearer.
         (2 * 3941.5, "high", 1.0),
         (0, "value", 1.0),
+        # A step without launches, of copies alone.
+        (None, "value", 1.0),
     ],
 )
 def test_launch_calls_longer_than_calibrated_show_a_slow_host(api_ns, level, speed):
@@ -513,6 +515,13 @@ def test_the_pace_of_a_slow_process_is_not_that_of_the_program():
 
     assert slow.launch_ns == pytest.approx(quick.launch_ns, rel=0.03)
     assert slow.gain_interval_ns[1] > 2.2 * quick.gain_interval_ns[1]
+
+
+def test_a_step_of_one_launch_has_no_pace_of_its_own():
+    plain = of_steps(per_launch([50] * 6, kernel_us=1, interval_us=10)).ungraphed[0]
+    found = of_steps(per_launch([50, 50, 1, 50, 50, 50], kernel_us=1, interval_us=10)).ungraphed[0]
+
+    assert (found.kernels, found.launch_ns) == (50, plain.launch_ns)
 
 
 def at_loops(loops_us, **own):

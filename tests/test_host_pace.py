@@ -102,6 +102,19 @@ def test_looking_for_a_better_cpu_takes_patience(on, monkeypatch):
     assert awake == []
 
 
+def test_waiting_takes_patience(on, monkeypatch):
+    on({0: [HALF]})
+    monkeypatch.delattr(os, "sched_getaffinity")  # there is no other CPU to look at
+    pace, awake = HostPace(FULL, patience_ns=10_000_000), []
+
+    def wait():
+        awake.append(time.sleep(0.004))
+        assert len(awake) < 5
+
+    pace.settle(wait)
+    assert awake
+
+
 def test_patience_can_be_given(on):
     cpus = on({0: [HALF]})
     pace, awake = HostPace(FULL, patience_ns=0), []
@@ -162,8 +175,9 @@ def test_a_cpu_is_looked_at_for_a_while(on, loops, stays):
 
 
 def test_where_the_pace_was_lost_it_does_not_stay(on):
-    # Two loops each: before the work, when it begins, after it.
-    cpus = on({0: [*look(FULL), *[FULL] * 4, HALF], 1: [FULL]})
+    # Two loops each: before the work, when it begins, after it; then it looks full at first sight.
+    lost = [HALF, HALF, *look(HALF, FULL, FULL)]
+    cpus = on({0: [*look(FULL), *[FULL] * 4, *lost, FULL], 1: [FULL]})
     pace = HostPace()
     cpus.here = 0
     places = []
@@ -187,7 +201,7 @@ def test_a_loop_too_fast_to_be_true_is_not_the_full_pace(on):
 
 
 def test_full_pace_is_what_one_loop_in_four_had(on):
-    on({0: [*look(FULL, FULL, HALF, HALF)], 1: [*look(FULL // 2, *[FULL] * 4)]})
+    on({0: [*look(FULL, HALF, HALF)], 1: [*look(FULL // 2, *[FULL] * 4)]})
     assert HostPace().fastest_ns == FULL
 
 

@@ -105,6 +105,12 @@ def test_ranges_mark_the_pace_of_the_host_now_and_then(calls, monkeypatch, form)
     assert len(calls) == 6
 
 
+def test_the_faster_of_two_loops_is_the_pace_of_the_host(monkeypatch):
+    loops = [6_000, 9_000, 9_000, 6_000]
+    monkeypatch.setattr(pace_marks, "_timed_loop", loops.pop)
+    assert [pace_marks.fastest_loop_ns() for _ in range(2)] == [6_000, 6_000]
+
+
 def test_payload_that_is_no_number(calls):
     with pytest.raises(TypeError):
         gaptrace.range("step", payload=[1])

@@ -58,8 +58,7 @@ class HostPace:
         self._cpus: list[int] = []
         if hasattr(os, "sched_getaffinity"):  # Linux
             self._cpus = sorted(os.sched_getaffinity(0))
-        cpus: list[int | None] = [*self._some_cpus()]
-        for cpu in cpus or [None]:
+        for cpu in self._some_cpus():
             self._is_mostly_full(cpu)
 
     def settle(self, meanwhile: Callable[[], object]) -> None:
@@ -90,7 +89,7 @@ class HostPace:
 
     def _is_full(self) -> bool:
         ns = _better_of_two()
-        if FULL * ns < self.fastest_ns:  # it was never seen at full pace before
+        if FULL * ns < self.fastest_ns:  # full pace was never seen before
             self._is_mostly_full()
         return ns <= FULL * self.fastest_ns
 
