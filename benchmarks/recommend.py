@@ -43,10 +43,10 @@ CLOCKS = {"0.6 us": (0,), "2.5 us": (4_000,), "9 us": (16_000,), "mixed": (0, 4_
 NODES = (300, 1_000, 3_000)
 SIZES = (16, 32, 64, 100, 128, 200, 256, 400, 512, 1_024)
 REGIMES = ("replay", "update", "instantiate")
-#: Steps of each schedule, and seconds for all, when calibrating and when measuring: at least, and
-#: where a host that is slow again and again does not let them become as many.
-REPEATS, SECONDS = 12, 1.0
-LEAST, LIMIT = 5, 20.0
+#: Steps of each schedule, when calibrating and when measuring: so many; on a host that is slow
+#: again and again, after the first number of seconds these at least; and after the second none.
+REPEATS, LEAST = 16, 5
+ENOUGH_S, LIMIT_S = 12.0, 45.0
 #: Chunks in the steps by which the host's costs are measured, at most.
 MOST_CHUNKS = 300
 #: Nodes of the graphs by which the device's time is measured; times that is done.
@@ -100,13 +100,11 @@ def rounds(times):
     """Count rounds until all lists of times are long enough; the first is for warming up."""
     begin = time.monotonic()
     for number in itertools.count():
-        fewest, spent = min(map(len, times)), time.monotonic() - begin
-        if fewest >= REPEATS and spent > SECONDS:
+        fewest, spent_s = min(map(len, times)), time.monotonic() - begin
+        if fewest >= (LEAST if spent_s > ENOUGH_S else REPEATS):
             return
-        if spent > LIMIT:
-            if fewest < LEAST:
-                raise HostTooSlow(f"left something out: {fewest} steps at full pace")
-            return
+        if spent_s > LIMIT_S:
+            raise HostTooSlow(f"left something out: {fewest} steps at full pace")
         yield number
 
 
@@ -135,6 +133,8 @@ def chunk_costs(bench, pace, most, regime):
     try:
         for number in rounds([*runs["first"].values(), *runs["alone"].values()]):
             for nodes in random.sample(sizes, len(sizes)):
+                if min(len(runs[name][nodes]) for name in ("first", "alone")) >= REPEATS:
+                    continue
                 row, step, made = rows[nodes], steps[nodes], execs[nodes]
                 timed = step.run_undisturbed(pace, regime, row, made)
                 alone = step.run_undisturbed(pace, regime, row[:1], made[:1])
@@ -255,6 +255,8 @@ class Step:
         try:
             for number in rounds(times):
                 for place in random.sample(range(len(schedules)), len(schedules)):
+                    if len(times[place]) >= REPEATS:
+                        continue
                     timed = self.run_undisturbed(pace, regime, schedules[place], execs[place])
                     if number and timed:
                         times[place].append(timed.ns)
@@ -445,7 +447,7 @@ def main(argv=None):
     print(line(HEAD))
     with Bench() as bench:
         pace = HostPace()
-        patient = partial(HostPace, patience_ns=int(LIMIT * 1e9))
+        patient = partial(HostPace, patience_ns=int(LIMIT_S * 1e9))
         for (number, nodes, regime), group in itertools.groupby(missing, key=lambda each: each[:3]):
             pace = patient(pace.fastest_ns)
             shared = tried(partial(calibrate, bench, pace, nodes, regime))
