@@ -7,6 +7,7 @@ import polars as pl
 from gaptrace.calibration import Calibration
 from gaptrace.calibration_match import differences
 from gaptrace.cost import NotIdentifiableError, break_even_replays
+from gaptrace.host_pace import slow_host
 from gaptrace.machine_costs import Level, build_ns
 from gaptrace.predict import Advice, StepCosts, advise, by_size, gain_interval
 from gaptrace.recommendation import (
@@ -95,7 +96,12 @@ def predicted(
         # The same step: as a graph it is known from its graph, not from its launches.
         ungraphed=tuple(each for each in ungraphed if each.kernels != len(costs.node_ns)),
         inputs=found.inputs,
-        warnings=(*base.warnings, *found.warnings, *_warnings(step, advice, costs)),
+        warnings=(
+            *base.warnings,
+            *found.warnings,
+            *_warnings(step, advice, costs),
+            *slow_host([each for each in ungraphed if each.kernels == len(costs.node_ns)]),
+        ),
     )
 
 
@@ -192,6 +198,7 @@ def of_ungraphed(base: Recommendation, single: tuple[UngraphedStep, ...]) -> Rec
         gain_interval_ns=first.gain_interval_ns if gains else None,
         break_even_replays=first.break_even_replays,
         ungraphed=single,
+        warnings=(*base.warnings, *slow_host(single)),
     )
 
 

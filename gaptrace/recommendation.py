@@ -130,6 +130,8 @@ class UngraphedStep:
         verdict: one_graph, chunk, do_not_graph or not_a_chunk_problem.
         cause: of the latter two: dynamic_steps, waits_inside, large_kernels, nothing_to_gain.
         steps: how many were looked at.
+        host_pace: the host's while they were recorded, over that at which it was calibrated, as far
+            as it can be told; at most 1. Predictions are for the latter.
         kernels: of a step, by the median: the CUDA nodes that its graph would have.
         chunk: the advised chunk size; null where none is.
         launch_ns, launch_interval_ns: from one launch to the next without a recorder, the program's
@@ -145,6 +147,7 @@ class UngraphedStep:
     verdict: Verdict
     cause: str | None
     steps: int
+    host_pace: float
     kernels: int
     chunk: int | None
     launch_ns: int

@@ -11,12 +11,12 @@ import polars as pl
 from gaptrace.calibration import Calibration
 from gaptrace.cost import break_even_replays
 from gaptrace.critical_path import Wait, Work, critical_path
+from gaptrace.host_pace import host_pace, with_paces
 from gaptrace.machine_costs import (
     Level,
     build_ns,
     cut_gap,
     host_costs,
-    host_speed,
     launch_slowdown,
     value_of,
 )
@@ -96,7 +96,7 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
     """One row per step without graphs: kernels, interval_ns, busy_ns, waits, sequence, span_ns.
 
     And api_ns: the median launch call of the driver, or what is left of one of the runtime;
-    loop_ns: see `_paces`; chain_ns, chain_kernels: see `_longest_chains`.
+    loop_ns: see `host_pace.with_paces`; chain_ns, chain_kernels: see `_longest_chains`.
     """
     at = "call_start_ns" if steps.source == "nvtx" else "start_ns"
     names = trace.ops.filter(pl.col("call_id").is_not_null()).unique("call_id", keep="first")
@@ -132,26 +132,12 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
         "thread_id", wait_ns="start_ns"
     )
     waited = _between(found, waits).group_by(_STEP).agg(pl.len().alias("wait_count"))
-    found = _with_paces(trace, found)
+    found = with_paces(trace, found)
     chains = _longest_chains(trace, inside, found)
     found = found.join(chains, on=_STEP, how="left", maintain_order="left")
     return found.join(waited, on=_STEP, how="left", maintain_order="left").with_columns(
         waits=pl.col("wait_count").fill_null(0) + pl.col("copies"),
         interval_ns=(pl.col("last_ns") - pl.col("first_ns")) / (pl.col("kernels") - 1),
-    )
-
-
-def _with_paces(trace: Trace, found: pl.DataFrame) -> pl.DataFrame:
-    """Add loop_ns: how long the loop of `live.pace_marks` took last, before a step's launches."""
-    marks = trace.nvtx.filter(
-        pl.col("kind") == "mark", pl.col("domain") == "gaptrace", pl.col("name") == "host pace"
-    ).select("process_id", at_ns="start_ns", loop_ns="payload")
-    return found.sort("first_ns").join_asof(
-        marks,
-        left_on="first_ns",
-        right_on="at_ns",
-        by="process_id",
-        check_sortedness=False,
     )
 
 
@@ -233,6 +219,7 @@ def _weighed(row: Mapping[str, Any], trace: Trace, calibration: Calibration) -> 
         verdict=verdict or ("one_graph" if found.recommended == nodes else "chunk"),
         cause=cause,
         steps=row["steps"],
+        host_pace=float(np.median(host_pace(calibration, row["api_ns"], row["loop_ns"], "value"))),
         kernels=nodes,
         chunk=None if verdict else found.recommended,
         launch_ns=round(costs.launch_ns),
@@ -270,7 +257,7 @@ def _costs(
     def value(name: str) -> float:
         return value_of(calibration, name, level)
 
-    speed = host_speed(calibration, row["api_ns"], row["loop_ns"], level)
+    pace = host_pace(calibration, row["api_ns"], row["loop_ns"], level)
     gap = _BETWEEN[level] * max(0.0, value("node_gap_ns"))
     return StepCosts(
         host=host,
@@ -280,7 +267,7 @@ def _costs(
         device_free_ns=0.0,
         notice_ns=0.0,
         launch_ns=launch_slowdown(calibration, recorder, level)
-        * float(np.nanmedian(row["interval_ns"] * speed)),
+        * float(np.nanmedian(row["interval_ns"] * pace)),
         launch_delta_ns=max(0.0, value("launch_latency_ns") - value("launch_api_ns")),
         kernel_gap_ns=max(0.0, value("kernel_gap_ns") - value("node_gap_ns")),
     )

@@ -12,10 +12,10 @@ from gaptrace.analysis import analyze
 from gaptrace.calibration import Calibration, Figure
 from gaptrace.calibration_match import best_match, differences
 from gaptrace.cost import makespan
+from gaptrace.host_pace import host_pace
 from gaptrace.machine_costs import (
     chunk_model,
     host_costs,
-    host_speed,
     launch_slowdown,
     node_gap_added,
     slowdown,
@@ -472,7 +472,7 @@ def test_many_small_kernels_should_be_captured():
     ],
 )
 def test_launch_calls_longer_than_calibrated_show_a_slow_host(api_ns, level, speed):
-    assert host_speed(H200, [api_ns], [np.nan], level) == pytest.approx([speed], abs=0.001)
+    assert host_pace(H200, [api_ns], [np.nan], level) == pytest.approx([speed], abs=0.001)
 
 
 @pytest.mark.parametrize(
@@ -486,20 +486,20 @@ def test_launch_calls_longer_than_calibrated_show_a_slow_host(api_ns, level, spe
     ],
 )
 def test_the_pace_of_the_host_counts_more_than_its_calls(loop_ns, level, speed):
-    found = host_speed(H200, [20_000, 3_900], [loop_ns, np.nan], level)
+    found = host_pace(H200, [20_000, 3_900], [loop_ns, np.nan], level)
     assert found == pytest.approx([speed, 1.0], abs=0.001)
 
 
 def test_a_calibration_without_the_pace_of_the_host_leaves_the_calls():
     figures = tuple(each for each in H200.figures if each.name != "host_loop_ns")
     old = replace(H200, figures=figures)
-    found = host_speed(old, [2 * 3941.5], [100_000], "value")
+    found = host_pace(old, [2 * 3941.5], [100_000], "value")
     assert found == pytest.approx([0.5**1.3], abs=0.001)
 
 
 def test_a_launch_that_was_calibrated_as_nothing_shows_no_slow_host():
     none = Figure("launch_queued_api_ns", None, 1, None, -10.0, -20.0, 5.0, 4)
-    assert host_speed(replace(H200, figures=(none,)), [4_000], [np.nan], "value") == [1.0]
+    assert host_pace(replace(H200, figures=(none,)), [4_000], [np.nan], "value") == [1.0]
 
 
 def at_pace(slow):
@@ -513,6 +513,7 @@ def at_pace(slow):
 def test_the_pace_of_a_slow_process_is_not_that_of_the_program():
     quick, slow = at_pace(()), at_pace(range(5))
 
+    assert (quick.host_pace, slow.host_pace) == pytest.approx((0.734, 0.298), abs=0.001)
     assert slow.launch_ns == pytest.approx(quick.launch_ns, rel=0.03)
     assert slow.gain_interval_ns[1] > 2.2 * quick.gain_interval_ns[1]
 
@@ -546,6 +547,24 @@ def test_what_a_mark_says_of_the_host_counts_for_the_step_after_it():
     assert at_loops([full, full, slow, full, slow]) == pytest.approx(10_000 * slowdown, rel=0.001)
     # The wrong way round, steps 2 and 4 last 25 us, and 1 and 3 are taken for 4 us.
     assert at_loops([slow, slow, full, slow, full]) == pytest.approx(14_500 * slowdown, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("loop_us", "said"),
+    [
+        (7.6, None),
+        (
+            7.8,
+            "the host ran at 79 % of its calibrated pace while step was recorded, as if others "
+            "used it; launches one by one are predicted at full pace",
+        ),
+    ],
+)
+def test_a_slow_host_is_told_of(loop_us, said):
+    recorded = per_launch(50, kernel_us=1, interval_us=10, loops_us=[loop_us] * 6)
+    warnings = {each.code: each.message for each in of_steps(recorded).warnings}
+
+    assert warnings.get("slow_host") == said
 
 
 @pytest.mark.parametrize(

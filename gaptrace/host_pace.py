@@ -1,0 +1,105 @@
+"""How fast the host ran a program while it was recorded, of the pace that it was calibrated at."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike
+
+from gaptrace.calibration import Calibration
+from gaptrace.cost import Floats
+from gaptrace.machine_costs import Level
+from gaptrace.recommendation import UngraphedStep
+from gaptrace.trace import Trace, TraceWarning
+
+#: How much longer launch calls take in a program that does something else between them than
+#: calibrated ones, that follow each other at once; and the power of the slowdown of launch calls by
+#: which the time from one launch to the next slows down. Both fitted to 57 recordings of five
+#: programs on an H200 host that others slowed down by up to 2.3 at launch calls. With two more the
+#: undisturbed time per launch then differs from that of the fastest process by 3.3 % in the median,
+#: by more than 10 % in six; without this it is longer by 42 % in the median, by 185 % at most.
+_CALL_IN_PROGRAM = 1.07
+_CODE_SLOWS_BY = 1.3
+#: The loop of `live.pace_marks` over the calibrated one, at the same pace: a tenth of its passes,
+#: and all of the dearer kind. Measured in CPython 3.8 to 3.13, after other work: 0.104 to 0.105.
+_MARKED_LOOP = 0.105
+#: A host below this pace is told of. Own choice, the other way round of what counts as full where
+#: it is measured (`live.host_pace.FULL`).
+_SLOW = 0.8
+
+
+def with_paces(trace: Trace, found: pl.DataFrame) -> pl.DataFrame:
+    """Add loop_ns: how long the loop of `live.pace_marks` took last, before a step's launches.
+
+    Args:
+        trace: the trace.
+        found: one row per step, with process_id and first_ns, the time of its first launch.
+
+    Returns:
+        the same, in order of first_ns; loop_ns is null where there is no mark before.
+    """
+    marks = trace.nvtx.filter(
+        pl.col("kind") == "mark", pl.col("domain") == "gaptrace", pl.col("name") == "host pace"
+    ).select("process_id", at_ns="start_ns", loop_ns="payload")
+    return found.sort("first_ns").join_asof(
+        marks,
+        left_on="first_ns",
+        right_on="at_ns",
+        by="process_id",
+        check_sortedness=False,
+    )
+
+
+def host_pace(
+    calibration: Calibration, api_ns: ArrayLike, loop_ns: ArrayLike, level: Level
+) -> Floats:
+    """Return by what to multiply host times of steps that ran slower than calibrated ones.
+
+    Where the recording holds the pace of the host, it is told by that; otherwise by launch calls.
+    Recorders take their time before and after what they record of a call: calls that followed each
+    other at once were recorded at 4.1 to 4.2 us and took 4.2 us without a recorder (H200, Nsight
+    Systems 2025.3, host at full pace). So a call that is recorded as longer than one of a program
+    is by the calibration (`_CALL_IN_PROGRAM`) tells that the host was slow just then, or that this
+    program's launches are dearer: that is the upper end. A program's own code slows down more than
+    launch calls (`_CODE_SLOWS_BY`).
+
+    Args:
+        calibration: of the machine.
+        api_ns: the median launch call of each step, as recorded; NaN where there is none.
+        loop_ns: the loop of `live.pace_marks` before each step; NaN where there is none.
+        level: which end.
+
+    Returns:
+        a factor for each, at most 1.
+    """
+    by_calls = _speed_by_calls(calibration, np.asarray(api_ns, float), level)
+    loop, loops_ns = calibration.figure("host_loop_ns"), np.asarray(loop_ns, float)
+    if loop is None:
+        return by_calls
+    full_ns = _MARKED_LOOP * getattr(loop, level)
+    by_loop = full_ns / np.fmax(loops_ns, full_ns)
+    return np.where(np.isnan(loops_ns), by_calls, by_loop)
+
+
+def _speed_by_calls(calibration: Calibration, calls_ns: Floats, level: Level) -> Floats:
+    without = calibration.figure("launch_queued_api_ns")
+    if level == "high" or without is None or without.value <= 0:
+        return np.ones_like(calls_ns)
+    undisturbed_ns = _CALL_IN_PROGRAM * without.value
+    speed: Floats = (undisturbed_ns / np.fmax(calls_ns, undisturbed_ns)) ** _CODE_SLOWS_BY
+    return speed
+
+
+def slow_host(ungraphed: Sequence[UngraphedStep]) -> list[TraceWarning]:
+    """Warn where launches one by one were recorded on a slow host, and are corrected for that."""
+    if not ungraphed or ungraphed[0].host_pace >= _SLOW:
+        return []
+    first = ungraphed[0]
+    return [
+        TraceWarning(
+            "slow_host",
+            f"the host ran at {100 * first.host_pace:.0f} % of its calibrated pace while "
+            f"{first.unit} was recorded, as if others used it; launches one by one are predicted "
+            "at full pace",
+        )
+    ]
