@@ -586,6 +586,7 @@ def test_a_host_that_slows_down_is_seen_step_by_step():
 
     assert quick.launch_ns < slow.launch_ns
     assert half.launch_ns == pytest.approx((quick.launch_ns + slow.launch_ns) / 2, abs=1)
+    assert half.host_pace == pytest.approx((quick.host_pace + slow.host_pace) / 2)
 
 
 def test_what_the_runtime_adds_to_a_call_does_not_show_a_slow_host():
@@ -754,6 +755,7 @@ def test_predictions_from_the_samples_are_what_was_timed(granularity):
     assert analysis.recommendation.verdict == "one_graph"
     # Launches of single kernels took 381 to 550 us a step, by process.
     assert 381 <= analysis.recommendation.predicted_ns["per_launch"] / US <= 1.15 * 550
+    assert "slow_host" in [each.code for each in analysis.recommendation.warnings]
     (single,) = (e for e in analysis.recommendation.inputs if e.name == "single_launch_ns")
     assert single.low < 381 * US / 75
     assert single.high > 550 * US / 75
