@@ -17,22 +17,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from gaptrace.live import pace_marks
 from gaptrace.live.bench import Bench
 from gaptrace.live.driver import done
-from gaptrace.live.host_pace import FULL
-from gaptrace.live.pace_marks import fastest_loop_ns
+from gaptrace.live.host_pace import FULL, PASSES, fastest_loop_ns
 from gaptrace.record.nsys import find_nsys
 from gaptrace.record.recording import nsys_command
 
 PROCESSES, SECONDS, LAUNCHES, NODES = 8, 4.5, 50, 128
 NAMES = ("loop", "mark", "launch", "capture", "update")
-
-
-def loop_ns():
-    begin = time.perf_counter_ns()
-    for _ in range(5_000):
-        pass
-    return time.perf_counter_ns() - begin
 
 
 def rows():
@@ -51,7 +44,7 @@ def rows():
         made = done(cuda.cuGraphInstantiate(capture(), 0), "instantiating")
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
-            before, mark = min(loop_ns() for _ in range(2)), fastest_loop_ns()
+            before, mark = fastest_loop_ns(PASSES), fastest_loop_ns(pace_marks.PASSES)
             begin = time.perf_counter_ns()
             for _ in range(LAUNCHES):
                 call()
@@ -65,7 +58,7 @@ def rows():
             cuda.cuGraphLaunch(made, stream)
             cuda.cuGraphDestroy(graph)
             bench.wait()
-            loop = min(before, *(loop_ns() for _ in range(2)))
+            loop = min(before, fastest_loop_ns(PASSES))
             launch = (launched - begin) / LAUNCHES
             yield loop, mark, launch, captured - capturing, updated - captured
 

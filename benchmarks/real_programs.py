@@ -162,12 +162,10 @@ def timed(program):
 
 def output(program):
     script, *arguments = program
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS / script), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, str(PROGRAMS / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{script}: {done.stderr[-2000:]}")
     return done.stdout
 
 

@@ -1,5 +1,6 @@
 """The part of a recommendation that a calibration of the machine makes possible."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import polars as pl
@@ -62,9 +63,11 @@ def predicted(
     """
     try:
         found = untraced(trace, step, calibration, regime, windows)
-        found = _launched_singly(found, ungraphed)
+        nodes = len(found.costs.node_ns)
+        alike = [each for each in ungraphed if each.kernels == nodes]
+        found = _launched_singly(found, alike)
         costs, ends = found.costs, found.ends
-        built_ns = build_ns(calibration, len(costs.node_ns), costs.launch_ns)
+        built_ns = build_ns(calibration, nodes, costs.launch_ns)
     except NotIdentifiableError:
         return replace(base, verdict="needs_calibration", cause="calibration_incomplete")
     cap_ns = _cap(trace, step, idle)
@@ -75,7 +78,7 @@ def predicted(
         base,
         verdict=advice.verdict,
         cause=None,
-        nodes=len(costs.node_ns),
+        nodes=nodes,
         chunk=advice.chunk if is_graph else None,
         plateau=advice.plateau if is_graph else None,
         schedule=advice.sizes if is_graph else None,
@@ -94,24 +97,22 @@ def predicted(
         ),
         sensitivity=sensitivity(costs, advice.sizes) if is_graph else (),
         # The same step: as a graph it is known from its graph, not from its launches.
-        ungraphed=tuple(each for each in ungraphed if each.kernels != len(costs.node_ns)),
+        ungraphed=tuple(each for each in ungraphed if each.kernels != nodes),
         inputs=found.inputs,
         warnings=(
             *base.warnings,
             *found.warnings,
             *_warnings(step, advice, costs),
-            *slow_host([each for each in ungraphed if each.kernels == len(costs.node_ns)]),
+            *slow_host(alike),
         ),
     )
 
 
-def _launched_singly(found: Untraced, ungraphed: tuple[UngraphedStep, ...]) -> Untraced:
-    """The same, with the step's own pace where the trace holds it kernel by kernel, too.
+def _launched_singly(found: Untraced, alike: Sequence[UngraphedStep]) -> Untraced:
+    """The same, with the step's own pace where the trace holds it kernel by kernel, too (alike).
 
     That is better than the calibrated launch: it holds the program's own code between launches.
     """
-    nodes = len(found.costs.node_ns)
-    alike = [each for each in ungraphed if each.kernels == nodes]
     if not alike:
         return found
     least, most = alike[0].launch_interval_ns
@@ -152,8 +153,8 @@ def _warnings(step: TracedStep, advice: Advice, costs: StepCosts) -> list[TraceW
                 "cuts where few cross",
             )
         )
-    slow_host = costs.host(len(costs.node_ns)) > costs.device_only_ns
-    if slow_host and advice.verdict == "chunk" and step.repeats < 3:
+    host_is_slower = costs.host(len(costs.node_ns)) > costs.device_only_ns
+    if host_is_slower and advice.verdict == "chunk" and step.repeats < 3:
         warnings.append(
             TraceWarning("few_steps", f"only {step.repeats} steps were seen: record more of them")
         )

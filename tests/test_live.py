@@ -76,6 +76,7 @@ def test_payload(calls, payload, shown):
 def test_ranges_mark_the_pace_of_the_host_now_and_then(calls, monkeypatch, form):
     domain = ranges.recording_domain()
     monkeypatch.setattr(pace_marks, "_due_ns", 0)
+    monkeypatch.setattr(pace_marks, "_EVERY_NS", 3_600_000_000_000)
 
     @gaptrace.range("a function")
     def function():
@@ -103,12 +104,6 @@ def test_ranges_mark_the_pace_of_the_host_now_and_then(calls, monkeypatch, form)
     assert len(domain.marks) == 2
     assert re.fullmatch(r"host pace [1-9]\d{2,8}", mark)
     assert len(calls) == 6
-
-
-def test_the_faster_of_two_loops_is_the_pace_of_the_host(monkeypatch):
-    loops = [6_000, 9_000, 9_000, 6_000]
-    monkeypatch.setattr(pace_marks, "_timed_loop", loops.pop)
-    assert [pace_marks.fastest_loop_ns() for _ in range(2)] == [6_000, 6_000]
 
 
 def test_payload_that_is_no_number(calls):

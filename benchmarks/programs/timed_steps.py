@@ -5,8 +5,8 @@ import time
 
 from gaptrace.live.host_pace import HostPace
 
-#: Steps before those that count, and how often more are run for each that a slow host disturbed.
-WARM_UP, MORE = 6, 5
+#: Steps before those that count; how many are tried for each; how long a better host is waited for.
+WARM_UP, TRIED, PATIENCE_NS = 6, 5, 30_000_000_000
 
 
 def add_option(parser):
@@ -32,8 +32,8 @@ def print_median_step(run, steps, *, full_pace):
 
 
 def undisturbed(timed_us, steps):
-    pace, times = HostPace(), []
-    for _ in range(MORE * steps):
+    pace, times = HostPace(patience_ns=PATIENCE_NS), []
+    for _ in range(TRIED * steps):
         us = pace.undisturbed(timed_us)
         if pace.was_full:
             times.append(us)

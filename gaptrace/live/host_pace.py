@@ -16,7 +16,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 #: Passes of the loop: some 60 us. Own choice, short against a phase.
-_PASSES = 5_000
+PASSES = range(5_000)
 #: At full pace are loops that take at most so many times as long as the best pace seen. Own choice:
 #: that of CPUs left alone went from 55 to 66 us with the clock of a busy processor, within minutes;
 #: of others it is 1.5 to 2 times as long.
@@ -67,11 +67,11 @@ class HostPace:
         Args:
             meanwhile: done again and again while waiting, so that the GPU keeps its clocks.
         """
-        while not (self._is_full() or self._is_full_elsewhere()) and self._patience_ns > 0:
+        while not (self._is_full() or self._finds_better_cpu()) and self._patience_ns > 0:
             begin = perf_counter_ns()
             meanwhile()
             self._patience_ns -= perf_counter_ns() - begin
-        self.loops_ns.append(_better_of_two())
+        self.loops_ns.append(fastest_loop_ns(PASSES))
 
     def undisturbed(self, work: Callable[[], Result]) -> Result:
         """Do work at full pace, and again if that was lost before its end; return the last result.
@@ -84,16 +84,16 @@ class HostPace:
             self.was_full = self._is_full() and self.loops_ns[-1] <= FULL * self.fastest_ns
             if self.was_full:
                 break
-            self._is_full_elsewhere()
+            self._finds_better_cpu()
         return result
 
     def _is_full(self) -> bool:
-        ns = _better_of_two()
+        ns = fastest_loop_ns(PASSES)
         if FULL * ns < self.fastest_ns:  # full pace was never seen before
             self._is_mostly_full()
         return ns <= FULL * self.fastest_ns
 
-    def _is_full_elsewhere(self) -> bool:
+    def _finds_better_cpu(self) -> bool:
         """Go to a CPU that is as good as left alone, and say whether one was found."""
         if self._patience_ns <= 0:
             return False
@@ -109,8 +109,8 @@ class HostPace:
         """Say whether a CPU is as good as left alone; a look at its first moments would not."""
         if cpu is not None:
             self._move_to(cpu)
-        _timed_loop()  # where nothing ran the first is slow
-        loops = sorted(_timed_loop() for _ in range(_LOOPS))
+        loop_ns(PASSES)  # where nothing ran the first is slow
+        loops = sorted(loop_ns(PASSES) for _ in range(_LOOPS))
         self.fastest_ns = min(self.fastest_ns, loops[_LOOPS // 4])
         return loops[int(_MOSTLY * _LOOPS)] <= FULL * self.fastest_ns
 
@@ -122,13 +122,14 @@ class HostPace:
             self._cpus = []
 
 
-def _better_of_two() -> int:
-    """Time the loop, since anything may come between, twice."""
-    return min(_timed_loop() for _ in range(2))
+def fastest_loop_ns(passes: range) -> int:
+    """The faster of two loops: anything may come between, and its code be gone from the caches."""
+    return min(loop_ns(passes) for _ in range(2))
 
 
-def _timed_loop() -> int:
+def loop_ns(passes: range) -> int:
+    """Time an empty loop."""
     begin = perf_counter_ns()
-    for _ in range(_PASSES):
+    for _ in passes:
         pass
     return perf_counter_ns() - begin

@@ -8,11 +8,13 @@ times (`host_loop_ns`).
 from time import perf_counter_ns
 from typing import Any
 
+from gaptrace.live.host_pace import fastest_loop_ns
+
 #: What the marks are called, in the domain `gaptrace`; the payload is the ns of the loop.
 NAME = "host pace"
 #: The last of the 5,000 passes of the calibrated loop: some 6 us, twice. Small integers exist
 #: already and take half the time, so it does not begin at 0.
-_PASSES = range(4_500, 5_000)
+PASSES = range(4_500, 5_000)
 #: How often the pace is looked at, at most: 0.6 % of the time. Own choice, for steps of a
 #: millisecond, and a pace that may last for a few.
 _EVERY_NS = 2_000_000
@@ -25,17 +27,5 @@ def mark_pace(domain: Any) -> None:
     global _due_ns
     if perf_counter_ns() < _due_ns:
         return
-    domain.mark(domain.get_event_attributes(NAME, payload=fastest_loop_ns()))
+    domain.mark(domain.get_event_attributes(NAME, payload=fastest_loop_ns(PASSES)))
     _due_ns = perf_counter_ns() + _EVERY_NS
-
-
-def fastest_loop_ns() -> int:
-    """Time the loop twice, since the first may find its code gone from the caches."""
-    return min(_timed_loop() for _ in range(2))
-
-
-def _timed_loop() -> int:
-    begin = perf_counter_ns()
-    for _ in _PASSES:
-        pass
-    return perf_counter_ns() - begin
