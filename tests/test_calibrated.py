@@ -12,7 +12,9 @@ from gaptrace.analysis import analyze
 from gaptrace.calibration import Calibration, Figure
 from gaptrace.calibration_match import best_match, differences
 from gaptrace.cost import makespan
-from gaptrace.host_pace import host_pace
+from gaptrace.host_pace import _MARKED_LOOP, host_pace
+from gaptrace.live import host_pace as calibrated_pace
+from gaptrace.live import pace_marks
 from gaptrace.machine_costs import (
     chunk_model,
     host_costs,
@@ -418,7 +420,7 @@ def per_launch(
         calls, code = (2, 2.5) if step in slow else (1, 1)
         if loops_us:
             loop_ns = round(loops_us[step] * US)
-            mark = nvtx("host pace", at - US // 2, None, kind="mark", payload=loop_ns)
+            mark = nvtx(pace_marks.NAME, at - US // 2, None, kind="mark", payload=loop_ns)
             ranges.append(mark | own)
         for i in range(count):
             number += 1
@@ -547,6 +549,15 @@ def test_what_a_mark_says_of_the_host_counts_for_the_step_after_it():
     assert at_loops([full, full, slow, full, slow]) == pytest.approx(10_000 * slowdown, rel=0.001)
     # The wrong way round, steps 2 and 4 last 25 us, and 1 and 3 are taken for 4 us.
     assert at_loops([slow, slow, full, slow, full]) == pytest.approx(14_500 * slowdown, rel=0.001)
+
+
+def test_the_loop_of_a_mark_is_part_of_the_calibrated_one():
+    share = len(pace_marks.PASSES) / len(calibrated_pace.PASSES)
+
+    assert pace_marks.PASSES[-1] == calibrated_pace.PASSES[-1]
+    # Small integers are not made anew, and pass in half the time; only the whole loop has them.
+    assert pace_marks.PASSES[0] > 256
+    assert pytest.approx(share / (1 - 0.5 * 257 / 5_000), rel=0.03) == _MARKED_LOOP
 
 
 @pytest.mark.parametrize(
