@@ -7,8 +7,8 @@ process without a recorder; the same arms recorded in both granularities, and th
 (launched kernel by kernel), each with the calibration of the machine, give predictions. The demo
 times its arms itself. Programs that make their graphs themselves (torch.compile, JAX) are timed
 with and without them. On a host that is shared others slow some CPUs down twofold: programs that
-time themselves count only steps at full pace, and other processes run on the CPUs that are quietest
-when they begin.
+time themselves count only steps at the pace of the calibration, for which predictions are made, and
+other processes run on the CPUs that are quietest when they begin.
 """
 
 import argparse
@@ -51,11 +51,8 @@ PAIRS = {
 #: Times its arms itself, and prints them.
 DEMO = {"the demo": ("../../examples/demo.py", "--steps", "50", "--chunks", "25", "10")}
 
-#: Processes that run a step kernel by kernel without a recorder, on a host at full pace.
+#: Processes that run a step kernel by kernel without a recorder, at the pace of the calibration.
 PROCESSES = 3
-#: Which of several processes counts: where the host is the slower side, the one that was disturbed
-#: least, since what is predicted is what an undisturbed one takes.
-TYPICAL = {"per_launch": min}
 
 
 def profile(folder, program, *options):
@@ -94,7 +91,8 @@ def of_step(name, program, folder, runs):
             record["said"].append(said_of_graphs(export, graphs))
     profile(folder / "plain", program)
     record["said"].append(said_of_launches(folder / "plain" / "graph.sqlite"))
-    record["measured_ns"]["per_launch"] += [timed(program) for _ in range(PROCESSES)]
+    loop_ns = calibrated_loop_ns(folder / "plain" / "graph.sqlite")
+    record["measured_ns"]["per_launch"] += [timed(program, loop_ns) for _ in range(PROCESSES)]
     return record
 
 
@@ -147,16 +145,23 @@ def of_pair(name, programs, folder, runs):
     """Time both, record both, predict from that without graphs; one record."""
     record = {"program": name, "nodes": None, "measured_ns": {}, "said": []}
     for label, program in zip(("per_launch", "own graphs"), programs, strict=True):
-        record["measured_ns"][label] = [timed(program) for _ in range(runs)]
         profile(folder / label.replace(" ", "_"), program)
         export = folder / label.replace(" ", "_") / "graph.sqlite"
+        loop_ns = calibrated_loop_ns(export)
+        record["measured_ns"][label] = [timed(program, loop_ns) for _ in range(runs)]
         record["said"].append(said_of_launches(export) | {"from": label})
     return record
 
 
-def timed(program):
+def calibrated_loop_ns(export):
+    """How long a short loop took when this machine was calibrated."""
+    calibration, _ = choose_calibration(read(export), None)
+    return calibration.figure("host_loop_ns").value
+
+
+def timed(program, loop_ns):
     """Median step in ns that a program prints, without a recorder."""
-    text = output((*program, "--full-pace"))
+    text = output((*program, "--full-pace", f"{loop_ns:.0f}"))
     return 1e3 * float(re.search(r"median step ([\d.]+) us", text)[1])
 
 
@@ -179,7 +184,7 @@ def lines_of(record):
     for said in record["said"]:
         predicted = said["predicted_ns"]
         off = [
-            f"{arm} {predicted[arm] / TYPICAL.get(arm, statistics.median)(runs) - 1:+.1%}"
+            f"{arm} {predicted[arm] / statistics.median(runs) - 1:+.1%}"
             for arm, runs in measured.items()
             if arm in predicted
         ]

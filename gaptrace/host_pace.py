@@ -12,14 +12,15 @@ from gaptrace.machine_costs import Level
 from gaptrace.recommendation import UngraphedStep
 from gaptrace.trace import Trace, TraceWarning
 
-#: How much longer launch calls take in a program that does something else between them than
-#: calibrated ones, that follow each other at once; and the power of the slowdown of launch calls by
-#: which the time from one launch to the next slows down. Both fitted to 57 recordings of five
-#: programs on an H200 host that others slowed down by up to 2.3 at launch calls. With two more the
-#: undisturbed time per launch then differs from that of the fastest process by 3.3 % in the median,
-#: by more than 10 % in six; without this it is longer by 42 % in the median, by 185 % at most.
-_CALL_IN_PROGRAM = 1.07
-_CODE_SLOWS_BY = 1.3
+#: Where launch calls alone tell: how much longer they take in a program that does something else
+#: between them than calibrated ones, that follow each other at once; and the power of their
+#: slowdown by which the time from one launch to the next slows down. Both fitted to 79 recordings
+#: of six programs on H200 hosts that others slowed down by up to 2.3 at launch calls. The step per
+#: launch without a recorder is then off by 6.4 % in the median, by more than 10 % in 20, by 16 % at
+#: most, from that of processes on a host at the calibrated pace (`benchmarks/real_programs.py`);
+#: without this by 25 % in the median, by 153 % at most.
+_CALL_IN_PROGRAM = 1.1
+_CODE_SLOWS_BY = 1.2
 #: The loop of `live.pace_marks` over the calibrated one, at the same pace: a tenth of its passes,
 #: and all of the dearer kind. Measured in CPython 3.8 to 3.13, after other work: 0.104 to 0.105.
 _MARKED_LOOP = 0.105
@@ -55,13 +56,19 @@ def host_pace(
 ) -> Floats:
     """Return by what to multiply host times of steps that ran slower than calibrated ones.
 
-    Where the recording holds the pace of the host, it is told by that; otherwise by launch calls.
-    Recorders take their time before and after what they record of a call: calls that followed each
-    other at once were recorded at 4.1 to 4.2 us and took 4.2 us without a recorder (H200, Nsight
-    Systems 2025.3, host at full pace). So a call that is recorded as longer than one of a program
-    is by the calibration (`_CALL_IN_PROGRAM`) tells that the host was slow just then, or that this
-    program's launches are dearer: that is the upper end. A program's own code slows down more than
-    launch calls (`_CODE_SLOWS_BY`).
+    Where the recording holds the pace of the host, it is the geometric mean of two slowdowns: of
+    the marked loop, that needs the processor alone, and of launch calls, that also need the memory
+    which others may be using. In 20 recordings of six programs (H200, a host slower by up to 2.3)
+    the step per launch without a recorder is then off by 5.1 % in the median and 8.7 % at most; by
+    the loop alone 6.1 and 23 %, by the calls alone 5.5 and 14 %. In 45 earlier recordings, with
+    short calls of the driver in place of the loop, it is 7.3 and 13 %. A program's launches may
+    also be dearer on any host: at the upper end they tell nothing.
+
+    Without marks launch calls tell. Recorders take their time before and after what they record of
+    a call: calls that followed each other at once were recorded at 4.1 to 4.2 us and took 4.2 us
+    without a recorder (H200, Nsight Systems 2025.3, host at full pace). So a call that is recorded
+    as longer than one of a program is by the calibration (`_CALL_IN_PROGRAM`) tells that the host
+    was slow just then. A program's own code slows down more than its calls (`_CODE_SLOWS_BY`).
 
     Args:
         calibration: of the machine.
@@ -72,22 +79,29 @@ def host_pace(
     Returns:
         a factor for each, at most 1.
     """
-    by_calls = _speed_by_calls(calibration, np.asarray(api_ns, float), level)
-    loop, loops_ns = calibration.figure("host_loop_ns"), np.asarray(loop_ns, float)
-    if loop is None:
-        return by_calls
-    full_ns = _MARKED_LOOP * getattr(loop, level)
-    by_loop = full_ns / np.fmax(loops_ns, full_ns)
-    return np.where(np.isnan(loops_ns), by_calls, by_loop)
+    by_calls = _speed_by_calls(calibration, _timed(api_ns), level)
+    loop, loops_ns = calibration.figure("host_loop_ns"), _timed(loop_ns)
+    speed = np.where(np.isnan(by_calls), 1.0, (_CALL_IN_PROGRAM * by_calls) ** _CODE_SLOWS_BY)
+    if loop is not None:
+        by_loop = _MARKED_LOOP * getattr(loop, level) / loops_ns
+        by_both = np.sqrt(by_loop * np.where(np.isnan(by_calls), by_loop, by_calls))
+        speed = np.where(np.isnan(loops_ns), speed, by_both)
+    return np.fmin(1.0, speed)
 
 
 def _speed_by_calls(calibration: Calibration, calls_ns: Floats, level: Level) -> Floats:
+    """A calibrated launch call over each; NaN where they tell nothing."""
     without = calibration.figure("launch_queued_api_ns")
     if level == "high" or without is None or without.value <= 0:
-        return np.ones_like(calls_ns)
-    undisturbed_ns = _CALL_IN_PROGRAM * without.value
-    speed: Floats = (undisturbed_ns / np.fmax(calls_ns, undisturbed_ns)) ** _CODE_SLOWS_BY
+        return np.full_like(calls_ns, np.nan)
+    speed: Floats = without.value / calls_ns
     return speed
+
+
+def _timed(ns: ArrayLike) -> Floats:
+    """Times; NaN where there is none."""
+    times = np.asarray(ns, float)
+    return np.where(times > 0, times, np.nan)
 
 
 def slow_host(ungraphed: Sequence[UngraphedStep]) -> list[TraceWarning]:

@@ -411,13 +411,13 @@ def per_launch(
 ):
     """Steps marked by a range: kernels one by one, as many as in each or in all, then a wait.
 
-    In slow ones launch calls take twice, and what lies between them 2.5 times as long. Before each
+    In slow ones launch calls take twice, and what lies between them 2.3 times as long. Before each
     the host's pace is marked, if the loops of the marks are given, which are as in `own`.
     """
     ops, api, ranges, at, number = [], [], [], 0, 0
     for step, count in enumerate(kernels if isinstance(kernels, list) else [kernels] * steps):
         begin, free = at, at
-        calls, code = (2, 2.5) if step in slow else (1, 1)
+        calls, code = (2, 2.3) if step in slow else (1, 1)
         if loops_us:
             loop_ns = round(loops_us[step] * US)
             mark = nvtx(pace_marks.NAME, at - US // 2, None, kind="mark", payload=loop_ns)
@@ -463,11 +463,13 @@ def test_many_small_kernels_should_be_captured():
     [
         # 3,684 ns as calibrated, and 7 % more in a program.
         (3_900, "value", 1.0),
-        # Twice as long a call: what the program does between launches takes 2.5 times as long.
-        (2 * 3941.5, "value", 0.5**1.3),
-        (2 * 3941.5, "low", 0.5**1.3),
+        # 3,684 ns as calibrated, up to a tenth more in a program.
+        (1.09 * 3683.7, "value", 1.0),
+        # Twice as long a call: what the program does between launches takes 2.3 times as long.
+        (2 * 4052, "value", 0.5**1.2),
+        (2 * 4052, "low", 0.5**1.2),
         # Or else the launches of this program are dearer.
-        (2 * 3941.5, "high", 1.0),
+        (2 * 4052, "high", 1.0),
         (0, "value", 1.0),
         # A step without launches, of copies alone.
         (None, "value", 1.0),
@@ -478,25 +480,34 @@ def test_launch_calls_longer_than_calibrated_show_a_slow_host(api_ns, level, spe
 
 
 @pytest.mark.parametrize(
-    ("loop_ns", "level", "speed"),
+    ("loop_ns", "api_ns", "level", "speed"),
     [
-        # 58,560 ns (55,873 to 65,248) as calibrated; that of a mark is 0.105 of it.
-        (6_100, "value", 1.0),
-        (12_298, "value", 0.5),
-        (12_298, "low", 5_867 / 12_298),
-        (12_298, "high", 6_851 / 12_298),
+        # Calibrated: 3,684 ns a call; 58,560 ns a loop (55,873 to 65,248), of a mark 0.105 of it.
+        (6_149, 3_684, "value", 1.0),
+        (12_298, 2 * 3_684, "value", 0.5),
+        (12_298, 8 * 3_684, "value", 0.25),
+        (4 * 6_149, 3_684 / 2, "value", 0.5**0.5),
+        (3_000, 3_684, "value", 1.0),
+        (12_298, 2 * 3_684, "low", (5_867 / 12_298 / 2) ** 0.5),
+        # At this end launches are dearer, on any host.
+        (12_298, 2 * 3_684, "high", 6_851 / 12_298),
+        (12_298, None, "value", 0.5),
+        # No loop takes no time.
+        (0, 2 * 4_052, "value", 0.5**1.2),
     ],
 )
-def test_the_pace_of_the_host_counts_more_than_its_calls(loop_ns, level, speed):
-    found = host_pace(H200, [20_000, 3_900], [loop_ns, np.nan], level)
+def test_the_pace_of_the_host_is_between_that_of_a_loop_and_of_its_calls(
+    loop_ns, api_ns, level, speed
+):
+    found = host_pace(H200, [api_ns, 3_600], [loop_ns, np.nan], level)
     assert found == pytest.approx([speed, 1.0], abs=0.001)
 
 
 def test_a_calibration_without_the_pace_of_the_host_leaves_the_calls():
     figures = tuple(each for each in H200.figures if each.name != "host_loop_ns")
     old = replace(H200, figures=figures)
-    found = host_pace(old, [2 * 3941.5], [100_000], "value")
-    assert found == pytest.approx([0.5**1.3], abs=0.001)
+    found = host_pace(old, [2 * 4052], [100_000], "value")
+    assert found == pytest.approx([0.5**1.2], abs=0.001)
 
 
 def test_a_launch_that_was_calibrated_as_nothing_shows_no_slow_host():
@@ -515,7 +526,7 @@ def at_pace(slow):
 def test_the_pace_of_a_slow_process_is_not_that_of_the_program():
     quick, slow = at_pace(()), at_pace(range(5))
 
-    assert (quick.host_pace, slow.host_pace) == pytest.approx((0.734, 0.298), abs=0.001)
+    assert (quick.host_pace, slow.host_pace) == pytest.approx((0.777, 0.338), abs=0.001)
     assert slow.launch_ns == pytest.approx(quick.launch_ns, rel=0.03)
     assert slow.gain_interval_ns[1] > 2.2 * quick.gain_interval_ns[1]
 
@@ -528,11 +539,12 @@ def test_a_step_of_one_launch_has_no_pace_of_its_own():
 
 
 def at_loops(loops_us, **own):
-    """The launch interval of steps, every other one 2.5 times as long."""
+    """The launch interval of steps, every other one 2.3 times as long, its calls twice."""
     recorded = per_launch(
         *(50,),
         kernel_us=1,
         interval_us=10,
+        api_us=3.684,
         launch="cuLaunchKernel",
         steps=5,
         slow=(2, 4),
@@ -543,12 +555,12 @@ def at_loops(loops_us, **own):
 
 
 def test_what_a_mark_says_of_the_host_counts_for_the_step_after_it():
-    full, slow = 6.1, 2.5 * 6.149
+    full, slow = 6.149, 2.3**2 / 2 * 6.149
     slowdown = launch_slowdown(H200, "nsys-graph", "value")
 
     assert at_loops([full, full, slow, full, slow]) == pytest.approx(10_000 * slowdown, rel=0.001)
-    # The wrong way round, steps 2 and 4 last 25 us, and 1 and 3 are taken for 4 us.
-    assert at_loops([slow, slow, full, slow, full]) == pytest.approx(14_500 * slowdown, rel=0.001)
+    # The wrong way round, steps 2 and 4 seem to take 23 / 2**0.5 us, 1 and 3 for 10 * 2**0.5 / 2.3.
+    assert at_loops([slow, slow, full, slow, full]) == pytest.approx(11_206 * slowdown, rel=0.001)
 
 
 def test_the_loop_of_a_mark_is_part_of_the_calibrated_one():
@@ -563,16 +575,23 @@ def test_the_loop_of_a_mark_is_part_of_the_calibrated_one():
 @pytest.mark.parametrize(
     ("loop_us", "said"),
     [
-        (7.6, None),
+        (9.5, None),
         (
-            7.8,
+            9.8,
             "the host ran at 79 % of its calibrated pace while step was recorded, as if others "
             "used it; launches one by one are predicted at full pace",
         ),
     ],
 )
 def test_a_slow_host_is_told_of(loop_us, said):
-    recorded = per_launch(50, kernel_us=1, interval_us=10, loops_us=[loop_us] * 6)
+    recorded = per_launch(
+        50,
+        kernel_us=1,
+        interval_us=10,
+        api_us=3.684,
+        launch="cuLaunchKernel",
+        loops_us=[loop_us] * 6,
+    )
     warnings = {each.code: each.message for each in of_steps(recorded).warnings}
 
     assert warnings.get("slow_host") == said

@@ -3,17 +3,21 @@
 import statistics
 import time
 
-from gaptrace.live.host_pace import HostPace
+from gaptrace.live.host_pace import FULL, HostPace
 
 #: Steps before those that count; how many are tried for each; how long a better host is waited for.
 WARM_UP, TRIED, PATIENCE_NS = 6, 5, 30_000_000_000
+#: At the calibrated pace are steps between loops that take at most so many times as long.
+CLOSE = 1.1
 
 
 def add_option(parser):
     parser.add_argument(
         "--full-pace",
-        action="store_true",
-        help="time only steps that the host runs at full pace from begin to end",
+        type=float,
+        metavar="NS",
+        help="time only steps that the host runs at full pace: between loops of about so many ns "
+        "(`host_loop_ns` of a calibration)",
     )
 
 
@@ -27,12 +31,15 @@ def print_median_step(run, steps, *, full_pace):
 
     for _ in range(WARM_UP):
         run()
-    times = undisturbed(timed_us, steps) if full_pace else [timed_us() for _ in range(steps)]
+    if full_pace is None:
+        times = [timed_us() for _ in range(steps)]
+    else:
+        times = undisturbed(timed_us, steps, full_pace)
     print(f"median step {statistics.median(times):.1f} us")
 
 
-def undisturbed(timed_us, steps):
-    pace, times = HostPace(patience_ns=PATIENCE_NS), []
+def undisturbed(timed_us, steps, loop_ns):
+    pace, times = HostPace(CLOSE / FULL * loop_ns, PATIENCE_NS), []
     for _ in range(TRIED * steps):
         us = pace.undisturbed(timed_us)
         if pace.was_full:
