@@ -43,9 +43,10 @@ CLOCKS = {"0.6 us": (0,), "2.5 us": (4_000,), "9 us": (16_000,), "mixed": (0, 4_
 NODES = (300, 1_000, 3_000)
 SIZES = (16, 32, 64, 100, 128, 200, 256, 400, 512, 1_024)
 REGIMES = ("replay", "update", "instantiate")
-#: Steps of each schedule, when calibrating and when measuring: so many; on a host that is slow
-#: again and again, after the first number of seconds these at least; and after the second none.
-REPEATS, LEAST = 16, 5
+#: Steps of each schedule: so many, when measuring until their median is known to this fraction
+#: (its standard error); after the first number of seconds the least will do, and after the second
+#: the setting is left out.
+REPEATS, LEAST, KNOWN_TO = 16, 5, 0.01
 ENOUGH_S, LIMIT_S = 12.0, 45.0
 #: Chunks in the steps by which the host's costs are measured, at most.
 MOST_CHUNKS = 300
@@ -96,12 +97,28 @@ class HostTooSlow(Exception):
     """Others kept the host slow for too long."""
 
 
-def rounds(times):
-    """Count rounds until all lists of times are long enough; the first is for warming up."""
+def are_many(times):
+    return len(times) >= REPEATS
+
+
+def tell_median(times):
+    """Whether the median of times is known well enough.
+
+    Its standard error is 1.25 standard deviations over the root of their number (normal deviates),
+    and a standard deviation the distance of the quartiles over 1.35.
+    """
+    if not are_many(times):
+        return False
+    low, median, high = statistics.quantiles(times, n=4)
+    return 1.25 * (high - low) / 1.35 <= KNOWN_TO * median * math.sqrt(len(times))
+
+
+def rounds(times, are_enough):
+    """Count rounds until there are enough in all lists of times; the first is for warming up."""
     begin = time.monotonic()
     for number in itertools.count():
         fewest, spent_s = min(map(len, times)), time.monotonic() - begin
-        if fewest >= (LEAST if spent_s > ENOUGH_S else REPEATS):
+        if all(map(are_enough, times)) or (spent_s > ENOUGH_S and fewest >= LEAST):
             return
         if spent_s > LIMIT_S:
             raise HostTooSlow(f"left something out: {fewest} steps at full pace")
@@ -131,9 +148,9 @@ def chunk_costs(bench, pace, most, regime):
     }
     runs = {name: {nodes: [] for nodes in sizes} for name in ("first", "later", "alone")}
     try:
-        for number in rounds([*runs["first"].values(), *runs["alone"].values()]):
+        for number in rounds([*runs["first"].values(), *runs["alone"].values()], are_many):
             for nodes in random.sample(sizes, len(sizes)):
-                if min(len(runs[name][nodes]) for name in ("first", "alone")) >= REPEATS:
+                if all(are_many(runs[name][nodes]) for name in ("first", "alone")):
                     continue
                 row, step, made = rows[nodes], steps[nodes], execs[nodes]
                 timed = step.run_undisturbed(pace, regime, row, made)
@@ -247,15 +264,17 @@ class Step:
     def measure(self, pace, regime, schedules):
         """Steps of each schedule in ns, all in turn in random order, on a host at full pace.
 
+        Long ones pass at full pace less often: the others do not get more than `REPEATS` ahead.
         Each is timed right after one of the same schedule, as in a program that does nothing else:
         nodes that the device's cache has lost take 0.1 us more each.
         """
         execs = [self.build(sizes) if regime != "instantiate" else [] for sizes in schedules]
         times = [[] for _ in schedules]
         try:
-            for number in rounds(times):
+            for number in rounds(times, tell_median):
+                most = min(map(len, times)) + REPEATS
                 for place in random.sample(range(len(schedules)), len(schedules)):
-                    if len(times[place]) >= REPEATS:
+                    if len(times[place]) >= most:
                         continue
                     timed = self.run_undisturbed(pace, regime, schedules[place], execs[place])
                     if number and timed:
