@@ -51,8 +51,8 @@ TOPICS = {
     ),
     "graph_build": (
         "graphs are built while the device waits",
-        "build each graph once and replay it; if its parameters change, update the exec instead "
-        "of instantiating it anew",
+        "if that is the start of the program, leave it out with --range or --from; else build each "
+        "graph once and replay it, or update its exec instead of instantiating it anew",
     ),
     "graph_build:instantiated_alike": (
         "graphs of one size are instantiated anew at about every launch",

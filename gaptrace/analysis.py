@@ -156,7 +156,7 @@ def analyze(
         range_cause_totals=over_details(range_causes),
         steps=shown.steps,
         step_summary=summary,
-        step_units=unit_summary(summary),
+        step_units=unit_summary(summary, whole.launches),
         launches=shown.launches,
         executions=shown.executions,
         graphs=graphs.graph_summary(shown.executions, nodes),

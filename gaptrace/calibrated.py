@@ -130,6 +130,7 @@ def _launched_singly(found: Untraced, alike: Sequence[UngraphedStep]) -> Untrace
         if each.name == "single_launch_ns"
         else each
         for each in found.inputs
+        if each.name != "code_per_launch_ns"
     )
     at = {level: replace(costs, launch_ns=pace[level]) for level, costs in found.at.items()}
     return replace(found, at=at, inputs=tuple(inputs))

@@ -59,7 +59,7 @@ def host_pace(
     Where the recording holds the pace of the host, it is the geometric mean of two slowdowns: of
     the marked loop, that needs the processor alone, and of launch calls, that also need the memory
     which others may be using. In 20 recordings of six programs (H200, a host slower by up to 2.3)
-    the step per launch without a recorder is then off by 5.1 % in the median and 8.7 % at most; by
+    the step per launch without a recorder is then off by 5.1 % in the median and 8.8 % at most; by
     the loop alone 6.1 and 23 %, by the calls alone 5.5 and 14 %. In 45 earlier recordings, with
     short calls of the driver in place of the loop, it is 7.3 and 13 %. A program's launches may
     also be dearer on any host: at the upper end they tell nothing.

@@ -74,9 +74,10 @@ def range_windows(trace: Trace, tree: pl.DataFrame, launches: pl.DataFrame) -> p
         launches: `launches.launches` of it.
 
     Returns:
-        the columns of `tree`, device_id, launches, graph_launches.
+        range_id: row of the range in `tree`; the columns of that, device_id, launches,
+        graph_launches.
     """
-    numbered = tree.with_row_index("_range")
+    numbered = tree.with_row_index("range_id")
     made = pl.concat(
         [
             _launched_inside(numbered, launches, "push_pop", "thread_id"),
@@ -86,18 +87,17 @@ def range_windows(trace: Trace, tree: pl.DataFrame, launches: pl.DataFrame) -> p
     uses = trace.ops.select("process_id", "device_id").unique(maintain_order=True)
     return (
         numbered.join(uses, on="process_id", how="inner")
-        .join(made, on=["_range", "device_id"], how="left")
+        .join(made, on=["range_id", "device_id"], how="left")
         .with_columns(pl.col("launches", "graph_launches").fill_null(0))
-        .filter((pl.col("launches") > 0) | (pl.col("launches").sum().over("_range") == 0))
-        .sort("_range", "device_id")
-        .drop("_range")
+        .filter((pl.col("launches") > 0) | (pl.col("launches").sum().over("range_id") == 0))
+        .sort("range_id", "device_id")
     )
 
 
 def _launched_inside(
     numbered: pl.DataFrame, launches: pl.DataFrame, kind: str, key: str
 ) -> pl.DataFrame:
-    ranges = numbered.filter(pl.col("kind") == kind).select("_range", key, "start_ns", "end_ns")
+    ranges = numbered.filter(pl.col("kind") == kind).select("range_id", key, "start_ns", "end_ns")
     calls = launches.select(
         key, "device_id", "call_kind", start_ns="call_start_ns", end_ns="call_end_ns"
     ).with_columns(_began="start_ns")
@@ -107,7 +107,7 @@ def _launched_inside(
     inside = intervals.intersect(ranges, intervals.disjoint(calls, [key]), [key])
     return (
         inside.filter(pl.col("start_ns") == pl.col("_began"))
-        .group_by("_range", "device_id")
+        .group_by("range_id", "device_id")
         .agg(
             launches=pl.len().cast(pl.Int64),
             graph_launches=(pl.col("call_kind") == "graph_launch").sum().cast(pl.Int64),
@@ -121,11 +121,12 @@ def range_summary(windows: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
     Instances of one path that overlap in time (threads, ranks) count once on a device.
 
     Args:
-        windows: `range_windows`.
+        windows: `range_windows`, cut to a window or not.
         pieces: `gaps.idle_pieces`, of device gaps and of edge gaps.
 
     Returns:
-        path, domain, device_id; count: instances; launches, graph_launches: calls made inside;
+        path, domain, device_id; count: instances; launches, graph_launches: calls made inside,
+        where an instance is cut those of all of it;
         span_ns: time covered by the instances; idle_ns, busy_ns: of the device in it. In order of
         first appearance.
     """
@@ -138,6 +139,8 @@ def range_summary(windows: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
     spans = merged.group_by(_KEY).agg(span_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
     return (
         _without_null_domain(windows)
+        # Several windows cut an instance into several rows.
+        .unique([*_KEY, "range_id"], keep="first", maintain_order=True)
         .group_by(_KEY, maintain_order=True)
         .agg(
             count=pl.len().cast(pl.Int64),

@@ -59,7 +59,13 @@ def _uniform(model: ChunkModel, remainder_first: bool) -> Floats:
 
 
 def uniform_sizes(model: ChunkModel, chunk: int) -> tuple[int, ...]:
-    """Return the schedule behind ``uniform(model)[chunk - 1]``; where equal, remainder last."""
+    """Return the schedule behind ``uniform(model)[chunk - 1]``; where equal, remainder last.
+
+    Raises:
+        ValueError: chunks of no node.
+    """
+    if chunk < 1:
+        raise ValueError(f"a chunk has at least one node, not {chunk}")
     marks = np.arange(0, model.nodes + chunk, chunk)
     pads = (0, -model.nodes % chunk)
     bounds = (np.unique(model.last_cut[np.clip(marks - pad, 0, model.nodes)]) for pad in pads)

@@ -219,28 +219,63 @@ def _growth(costs: pl.DataFrame, causes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def unit_summary(summary: pl.DataFrame) -> pl.DataFrame:
+def unit_summary(summary: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     """Sum up each sequence of steps, with its first and warm-up steps set apart.
 
     Args:
         summary: `step_summary`.
+        launches: `launches.launches`.
 
     Returns:
         key, unit, device_id, process_id, thread_id, stream_id; steps: how many; warm_up_steps,
         outlier_steps: of them; first_span_ns: of the first step; span_ns, busy_ns, idle_ns: structs
-        as `quantiles` makes them, of the steady steps (neither first nor warm-up).
+        as `quantiles` makes them, of the steady steps (neither first nor warm-up); behind_ns: for
+        how long after the end of such a step the device worked on what the process had launched
+        until then, the median: what it did in a step is then not the step's own work. Null where
+        steps are not ranges, but windows of the device.
     """
     is_steady = ~(pl.col("is_first") | pl.col("is_warm_up"))
     own = ["key", "unit", "device_id", "process_id", "thread_id", "stream_id"]
-    return summary.group_by(own, maintain_order=True).agg(
-        steps=pl.len().cast(pl.Int64),
-        warm_up_steps=pl.col("is_warm_up").sum().cast(pl.Int64),
-        outlier_steps=pl.col("is_outlier").sum().cast(pl.Int64),
-        first_span_ns=pl.col("span_ns").first(),
-        **{
-            name: quantiles(pl.col(name).filter(is_steady))
-            for name in ("span_ns", "busy_ns", "idle_ns")
-        },
+    return (
+        _with_behind(summary, launches)
+        .group_by(own, maintain_order=True)
+        .agg(
+            steps=pl.len().cast(pl.Int64),
+            warm_up_steps=pl.col("is_warm_up").sum().cast(pl.Int64),
+            outlier_steps=pl.col("is_outlier").sum().cast(pl.Int64),
+            first_span_ns=pl.col("span_ns").first(),
+            **{
+                name: quantiles(pl.col(name).filter(is_steady))
+                for name in ("span_ns", "busy_ns", "idle_ns")
+            },
+            behind_ns=pl.col("behind_ns").filter(is_steady).median().cast(pl.Int64),
+        )
+    )
+
+
+def _with_behind(summary: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """Add behind_ns: from the end of each step to that of all that had been launched until then."""
+    of = ["process_id", "device_id"]
+    done = launches.sort("call_start_ns", maintain_order=True).select(
+        *of, "call_start_ns", _done=pl.col("end_ns").cum_max().over(of)
+    )
+    return (
+        summary.with_row_index("_row")
+        .sort("end_ns", maintain_order=True)
+        .join_asof(
+            done,
+            left_on="end_ns",
+            right_on="call_start_ns",
+            by=of,
+            check_sortedness=False,
+        )
+        .sort("_row")
+        .with_columns(
+            behind_ns=pl.when(pl.col("stream_id").is_null()).then(
+                (pl.col("_done") - pl.col("end_ns")).clip(lower_bound=0)
+            )
+        )
+        .drop("_row", "_done", "call_start_ns")
     )
 
 

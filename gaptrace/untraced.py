@@ -114,17 +114,24 @@ def untraced(
         for level in ("value", "low", "high")
     }
     evidence = f"{trace.meta.granularity}-granularity trace"
-    inputs = _inputs(step, at, calibration, build, evidence)
+    inputs = _inputs(step, at, calibration, regime, build, evidence)
     return Untraced(at, inputs, tuple(warnings))
 
 
 @dataclass(frozen=True)
 class _Built:
-    """How the program builds graphs: factors on calibrated figures, acts seen, host per launch."""
+    """How the program builds graphs, as far as the trace holds it.
+
+    Attributes:
+        factors: on calibrated figures.
+        acts: how often each phase was seen.
+        code_ns: of the program, for each launch that it captures; captures: of which that is known.
+    """
 
     factors: dict[str, float]
     acts: dict[str, int]
-    host_per_kernel_ns: float
+    code_ns: float
+    captures: int
 
 
 def _built(
@@ -161,17 +168,19 @@ def _built(
                 * slowdown(calibration, name, recorder, nodes)
             )
             factors[name] = untraced_ns / known
-    captured_ns = _captured_ns(trace.api) * slowdown(calibration, "capture_ns", recorder, nodes)
+    recorded_ns, count = _captured_ns(trace.api)
+    captured_ns = recorded_ns * slowdown(calibration, "capture_ns", recorder, nodes)
     machine_ns = (at_nodes(calibration.table("capture_ns"), nodes) or 0.0) / nodes
     return _Built(
         factors,
         {phase: row["acts"] for phase, row in seen.items()},
         max(0.0, captured_ns - machine_ns),
+        count,
     )
 
 
-def _captured_ns(api: pl.DataFrame) -> float:
-    """Return the typical host time per node of a capture, as recorded; 0 where there is none.
+def _captured_ns(api: pl.DataFrame) -> tuple[float, int]:
+    """Return the typical host time per node of a capture, as recorded, and of how many captures.
 
     What is done once, as compiling, may be in the one capture that a program makes. So of a shape
     that is captured fewer than `LEAST_BUILDS` times, pauses between launches (`PAUSE` times the
@@ -192,9 +201,10 @@ def _captured_ns(api: pl.DataFrame) -> float:
         captures(api)
         .filter(pl.col("is_sound") & (pl.col("nodes") > 0))
         .join(pauses, on=key, how="left", nulls_equal=True)
-        .select(per_node.median())
+        .select(per_node.median().alias("ns"), pl.len().alias("captures"))
     )
-    return float(found.item() or 0.0)
+    ns, count = found.row(0)
+    return float(ns or 0.0), int(count)
 
 
 def _costs(
@@ -224,7 +234,7 @@ def _costs(
         cut_gap_ns=max(0.0, cut_gap(calibration, level)),
         device_free_ns=max(0.0, idle_ns),
         notice_ns=max(0.0, (step.notice_ns or 0.0) - max(0.0, call)),
-        launch_ns=api + build.host_per_kernel_ns,
+        launch_ns=api + build.code_ns,
         launch_delta_ns=max(0.0, latency - value_of(calibration, "launch_api_ns", level)),
         kernel_gap_ns=max(0.0, kernel_gap - value_of(calibration, "node_gap_ns", level)),
         queue_depth=max(1, round(depth.value)) if depth else None,
@@ -246,13 +256,16 @@ def _inputs(
     step: TracedStep,
     at: Mapping[Level, StepCosts],
     calibration: Calibration,
+    regime: Regime,
     build: _Built,
     evidence: str,
 ) -> tuple[Parameter, ...]:
     nodes = len(step.node_ns)
-    runs = max((each.runs for each in calibration.figures if each.recorder is None), default=0)
 
-    def calibrated(name: str, of: Mapping[Level, float]) -> Parameter:
+    def calibrated(name: str, of: Mapping[Level, float], *figures: str) -> Parameter:
+        own = figures or REGIMES[regime]
+        known = (f for f in calibration.figures if f.recorder is None and f.name in own)
+        runs = min((each.runs for each in known), default=0)
         return Parameter(
             name, of["value"], "calibration", "timed", runs, *sorted((of["low"], of["high"]))
         )
@@ -270,9 +283,15 @@ def _inputs(
         calibrated("host_one_graph_ns", {k: float(v.host(nodes)) for k, v in at.items()}),
         calibrated("host_one_node_ns", {k: float(v.host(1)) for k, v in at.items()}),
         calibrated("start_one_graph_ns", {k: float(v.ready(nodes)) for k, v in at.items()}),
-        calibrated("cut_gap_ns", {k: v.cut_gap_ns for k, v in at.items()}),
-        calibrated("single_launch_ns", {k: v.launch_ns for k, v in at.items()}),
+        calibrated("cut_gap_ns", {k: v.cut_gap_ns for k, v in at.items()}, "cut_gap_ns"),
+        calibrated(
+            "single_launch_ns",
+            {k: v.launch_ns - build.code_ns for k, v in at.items()},
+            "launch_queued_api_ns",
+        ),
     ]
+    if build.code_ns:
+        found.append(traced("code_per_launch_ns", build.code_ns, build.captures))
     for name, factor in build.factors.items():
         samples = build.acts.get(_PHASES[name], 0)
         if samples:

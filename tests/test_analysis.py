@@ -34,6 +34,19 @@ def test_the_whole_trace_runs_from_each_devices_first_op_to_its_last():
     assert whole.devices["busy_fraction"].to_list() == [40 / 60, 1.0]
 
 
+def test_a_range_that_several_windows_cut_counts_once():
+    ops = [op(at, at + 10, at) for at in (10, 30, 50)]
+    api = [call("cudaLaunchKernel", at - 5, at - 4, at) for at in (10, 30, 50)]
+    steps = [nvtx("step", at - 6, at + 12) for at in (10, 30, 50)]
+    found = analyze(trace(ops, api, nvtx=[nvtx("all", 0, 70), *steps]), range_name="step")
+
+    columns = ("path", "count", "launches", "span_ns", "busy_ns")
+    assert found.ranges.select(columns).rows() == [
+        ("all", 1, 3, 54, 30),
+        ("all/step", 3, 3, 54, 30),
+    ]
+
+
 def test_one_device():
     assert devices_of(analyze(TWO_STEPS, device_id=1), "busy_ns") == [(1, 5)]
 

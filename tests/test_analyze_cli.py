@@ -13,7 +13,8 @@ from exports import api, export, graph_trace, kernel, push
 from gaptrace import __version__
 from gaptrace.cli import main
 
-DEMO = str(Path(__file__).parent.parent / "sample_traces" / "demo_graph.sqlite")
+SAMPLES = Path(__file__).parent.parent / "sample_traces"
+DEMO = str(SAMPLES / "demo_graph.sqlite")
 LAUNCH = "cudaLaunchKernel_v7000"
 
 
@@ -42,7 +43,7 @@ def test_analyze_prints_a_report_and_nothing_on_stderr(small, capsys):
 
     out, err = capsys.readouterr()
     assert err == ""
-    assert "span 50.0 us, busy 20.0 us (40.0%), idle 30.0 us in 1 gaps, 2 ops" in out
+    assert "span 50.0 us, busy 20.0 us (40.0%), idle 30.0 us in 1 gap, 2 ops" in out
     assert "Recommendation" in out
 
 
@@ -96,6 +97,7 @@ def test_an_empty_window_is_an_error_in_one_line(small, capsys, options, said):
     [
         ["analyze"],
         ["analyze", "--from", "soon", DEMO],
+        ["analyze", "--from", "1.64", DEMO],
         ["analyze", "--from", "9223372037s", DEMO],
         ["analyze", "--device", "first", DEMO],
         ["analyze", "--depth", DEMO],
@@ -115,6 +117,21 @@ def test_no_command_shows_help():
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert __version__ in capsys.readouterr().out
+
+
+def test_steps_say_where_the_host_runs_ahead_and_how_many_stand_out(capsys):
+    def said(name):
+        assert main(["analyze", str(SAMPLES / name)]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    decoder, demo = said("decoder_node.sqlite"), said("demo_node.sqlite")
+    assert (
+        "the host runs ahead in graph/decode: when a step ends, the device works for 4." in decoder
+    )
+    assert decoder.count("the host runs ahead") == 1
+    assert "the host runs ahead" not in demo
+    assert demo.count("longer than the median") == 3
+    assert "and 4 other outliers." in demo
 
 
 def test_recommend_text_and_json_agree(capsys):
@@ -184,7 +201,7 @@ def test_a_bad_trace_does_not_lose_the_others(small, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "small.sqlite" in out
     assert "demo_graph.sqlite" in out
-    assert "1 of 3 traces are not in this table" in out
+    assert "1 of 3 traces is not in this table" in out
     assert err.startswith(f"gaptrace: error: {bad}: not an SQLite file")
 
 

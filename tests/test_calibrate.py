@@ -462,7 +462,7 @@ def test_without_a_gpu(capsys, monkeypatch):
     assert out == ""
     assert err == (
         "gaptrace: error: no GPU to calibrate: libcuda.so.1, the NVIDIA driver's library, is not "
-        "installed\n"
+        "installed; run this on the machine that traces are recorded on\n"
     )
 
 

@@ -142,12 +142,20 @@ def paused_capture(at, pause_us):
 
 
 def single_launch_ns(*pauses_us):
-    """Of a step whose program captured 100 nodes, each time with such a pause."""
+    """Of a step whose program captured 100 nodes, each time with such a pause; with its code."""
     ops, api = arms("node")
     for number, pause_us in enumerate(pauses_us, 1):
         api += paused_capture(-number * 100_000 * US, pause_us)
     found = analyze(trace(ops, api, granularity="node"), calibration=H200).recommendation
-    return {each.name: each.value for each in found.inputs}["single_launch_ns"]
+    launch, *code = launch_and_code(found.inputs)
+    assert (launch.source, launch.evidence, launch.samples) == ("calibration", "timed", 20)
+    assert all((each.source, each.samples) == ("trace", len(pauses_us)) for each in code)
+    return sum(each.value for each in (launch, *code))
+
+
+def launch_and_code(inputs):
+    """What a launch costs on this machine, and what the program does for one, if it is known."""
+    return [each for each in inputs if each.name in ("single_launch_ns", "code_per_launch_ns")]
 
 
 def test_what_a_capture_compiles_is_no_cost_of_launching():
@@ -179,7 +187,7 @@ def single_launch_of(capture):
     ops, api = arms("node")
     made = trace(ops, capture + api, granularity="node")
     found = analyze(made, calibration=H200).recommendation
-    return {each.name: each.value for each in found.inputs}["single_launch_ns"]
+    return sum(each.value for each in launch_and_code(found.inputs))
 
 
 def test_only_pauses_of_a_capture_are_taken_as_usual_intervals():

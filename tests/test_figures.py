@@ -211,7 +211,7 @@ def test_predictions_plateau_and_512_are_marked():
     (measured,) = named(figure, name="measured")
     assert (measured.x, measured.y) == ((600,), (709.0,))
     texts = {note.text for note in figure.layout.annotations}
-    assert texts == {"about as good: 64 to 150", "512", "device alone 570 us"}
+    assert texts == {"about as good: 64 to 150", "512 (llama.cpp)", "device alone 570 us"}
     assert has_sizes(advice)
     assert not has_sizes(Recommendation("one_graph", nodes=600, predicted_ns={"one_graph": 1}))
 

@@ -123,6 +123,31 @@ def test_sizes_are_given_in_the_applications_nodes_too(capsys):
     assert found["chunk"] == 75
 
 
+def test_alternatives_are_given_in_the_applications_nodes_too(capsys):
+    arguments = ("recommend", DEMO, "--calibration", str(SAVED), "--range", "graph:25/step")
+    text = printed(capsys, *arguments, "--app-nodes", "150")
+
+    assert "chunks of 37 CUDA nodes = 74 app nodes " in text
+    assert "as recorded, chunks of 25 CUDA nodes = 50 app nodes " in text
+
+
+def test_without_a_size_there_is_nothing_to_convert(capsys):
+    text = printed(capsys, "recommend", DEMO, "--app-nodes", "150")
+
+    assert "no size is advised that could be given in app nodes" in text
+
+
+def test_every_input_says_how_many_observations_it_is_made_of(capsys):
+    arguments = ("recommend", DEMO, "--calibration", str(SAVED), "--range", "graph:25/step")
+    inputs = json.loads(printed(capsys, *arguments, "--json"))["inputs"]
+
+    samples = {each["name"]: (each["source"], each["samples"]) for each in inputs}
+    assert samples["host_one_graph_ns"] == ("calibration", 20)
+    assert samples["cut_gap_ns"] == ("calibration", 20)
+    assert samples["single_launch_ns"] == ("calibration", 20)
+    assert samples["code_per_launch_ns"] == ("trace", 12)
+
+
 def test_the_object_holds_what_the_verdict_rests_on(capsys):
     found = json.loads(printed(capsys, "recommend", DEMO, "--calibration", str(SAVED), "--json"))
 

@@ -64,7 +64,7 @@ Graphs by size
 
 Findings
   1. [medium] the device waits for other CUDA calls: 20.0 us (14.2% of the
-     span), most of it cudaMalloc (20.0 us)
+     span), the largest part cudaMalloc (20.0 us)
      Next: move allocation, module loading and other set-up out of the steady
      part: warm up first, and reuse memory through a pool.
   2. [medium] the host runs code between CUDA calls before it launches graphs:
@@ -132,7 +132,7 @@ def test_a_healthy_trace_has_no_findings_section():
 def test_a_single_op_has_no_gaps_and_says_no_quantiles():
     text = report(analyze(trace([op(0, 10)])), width=100, color=False)
 
-    assert "idle 0 ns in 0 gaps, 1 ops" in text
+    assert "idle 0 ns in 0 gaps, 1 op" in text
     assert "gap length" not in text
 
 

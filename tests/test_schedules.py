@@ -229,6 +229,8 @@ def test_the_remainder_is_last_where_it_costs_the_same_in_front():
     model = ChunkModel(HostCost.linear(10, 1), 100, 5, cut_gap_ns=2, device_free_ns=110)
     assert makespan(model, [10, 30, 30, 30]) == makespan(model, [30, 30, 30, 10])
     assert uniform_sizes(model, 30) == (30, 30, 30, 10)
+    with pytest.raises(ValueError, match="at least one node, not 0"):
+        uniform_sizes(model, 0)
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 10, 25, 50, 100])

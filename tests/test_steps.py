@@ -25,8 +25,12 @@ def pieces_of(given_trace):
     return gaps.idle_pieces(given_trace, pl.concat(all_gaps))
 
 
+def launches_of(given_trace):
+    return launches.launches(given_trace, gaps.device_gaps(given_trace))
+
+
 def steps_of(given_trace):
-    made = launches.launches(given_trace, gaps.device_gaps(given_trace))
+    made = launches_of(given_trace)
     windows = ranges.range_windows(given_trace, ranges.range_tree(given_trace.nvtx), made)
     return steps.find_steps(given_trace, windows, graphs.graph_executions(given_trace))
 
@@ -661,8 +665,9 @@ def test_warm_up_and_outliers_agree_with_the_rule_written_out(spans):
 def test_a_sequence_is_summed_up_without_its_first_and_warm_up_steps():
     given_trace = lasting([900, 400, 100, 101, 99, 100, 300])
     summary = steps.step_summary(steps_of(given_trace), pieces_of(given_trace))
-    row = steps.unit_summary(summary).to_dicts()[0]
+    row = steps.unit_summary(summary, launches_of(given_trace)).to_dicts()[0]
 
+    assert row["behind_ns"] == 0
     assert (row["unit"], row["steps"], row["warm_up_steps"], row["outlier_steps"]) == (
         "step",
         7,
@@ -674,13 +679,34 @@ def test_a_sequence_is_summed_up_without_its_first_and_warm_up_steps():
     assert row["busy_ns"]["max"] == 20
 
 
+@pytest.mark.parametrize(("late_ns", "behind_ns"), [(0, 0), (150, 145), (1_000, 995)])
+def test_a_host_that_runs_ahead_leaves_the_device_behind(late_ns, behind_ns):
+    begins = range(0, 500, 100)
+    given_trace = trace(
+        [op(at + 10 + late_ns, at + 90 + late_ns, at) for at in begins],
+        [call("cudaLaunchKernel", at, at + 5, at) for at in begins],
+        [nvtx("step", at, at + 95) for at in begins],
+    )
+    summary = steps.step_summary(steps_of(given_trace), pieces_of(given_trace))
+    found = steps.unit_summary(summary, launches_of(given_trace))
+
+    assert found["behind_ns"].to_list() == [behind_ns]
+
+
+def test_steps_of_the_device_are_never_behind():
+    given_trace = trace(kernels("abcabcabcabcabc"))
+    summary = steps.step_summary(steps_of(given_trace), pieces_of(given_trace))
+
+    assert steps.unit_summary(summary, launches_of(given_trace))["behind_ns"].to_list() == [None]
+
+
 def test_no_steps_cost_nothing():
     given_trace = trace(kernels("abc"))
     found, pieces = steps_of(given_trace), pieces_of(given_trace)
     summary = steps.step_summary(found, pieces)
 
     assert summary.is_empty()
-    assert steps.unit_summary(summary).is_empty()
+    assert steps.unit_summary(summary, launches_of(given_trace)).is_empty()
     assert steps.step_causes(found, pieces).is_empty()
     window = pl.DataFrame({"device_id": [0], "start_ns": [0], "end_ns": [28]})
     assert steps.outside_steps(found, window, pieces).rows() == [(0, 28, 24, 4)]

@@ -56,7 +56,10 @@ def command(output: Path | None, saved_in: str | None) -> int:
 
     driver = probe_driver()
     if not driver.gpus:
-        raise GpuError(f"no GPU to calibrate: {driver.problem or 'CUDA sees none'}")
+        problem = driver.problem or "CUDA sees none"
+        raise GpuError(
+            f"no GPU to calibrate: {problem}; run this on the machine that traces are recorded on"
+        )
     machine = this_machine(driver)
     place = usual_place(machine)
     saved = None if saved_in is None else load(Path(saved_in) if saved_in else place)

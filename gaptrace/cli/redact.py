@@ -81,12 +81,12 @@ def _lines(done: "Redaction", source: Path, width: int) -> Iterator[str]:
 
 
 def _same(done: "Redaction", source: Path, width: int) -> Iterator[str]:
-    from gaptrace.render.units import count, duration
+    from gaptrace.render.units import count, counted, duration
 
     window = ""
     if done.window_ns is not None:
         begin, end = done.window_ns
-        window = f" from {begin} to {end} ns ({_whole(duration(end - begin))})"
+        window = f" for all ops from {begin} to {end} ns ({_whole(duration(end - begin))})"
     if "refused" in done.figures:
         text = f"same answer as {source.name}{window}, no figures: {done.figures['refused']}"
         yield _wrapped(text, width, "", 2)
@@ -100,7 +100,7 @@ def _same(done: "Redaction", source: Path, width: int) -> Iterator[str]:
         name = f" ({device['name']})" if device["name"] else ""
         text = (
             f"device {device['device']}{name}: busy {_whole(duration(device['busy_ns']))}, "
-            f"idle {_whole(duration(device['idle_ns']))} in {count(device['gap_count'])} gaps"
+            f"idle {_whole(duration(device['idle_ns']))} in {counted(device['gap_count'], 'gap')}"
             + (": " if causes else "")
             + ", ".join(_whole(f"{cause} {duration(ns)}") for ns, cause in causes)
         )

@@ -7,6 +7,7 @@ from gaptrace.render.words import CAUSES
 _EVERYWHERE = {
     "api_ns": "duration of the launch call, which is not what the device waited",
     "awaited_stream_id": "stream on which the event was recorded last; null when not known",
+    "behind_ns": "from the end of a step until the device has done what was launched, median",
     "busy_fraction": "busy_ns / span_ns",
     "building_steps": "steps in which this phase happened",
     "busy_excess_ns": "busy time beyond the median of the steps",
@@ -78,6 +79,7 @@ _EVERYWHERE = {
     "process_id": "process, as the recorder numbers it",
     "queued_gap_ns": "gaps before executions that were launched in time",
     "range": "path of the innermost NVTX range open as the launch began; null outside",
+    "range_id": "number of the NVTX range; several windows cut one into several rows",
     "recorded_call_id": "call that recorded the event last; null when not known",
     "return_code": "of the call; 0 is success",
     "sm_count": "multiprocessors",

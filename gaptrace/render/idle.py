@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gaptrace.analysis import Analysis
 from gaptrace.render.page import MOST_ROWS, WIDE, Section, section, table
-from gaptrace.render.units import count, duration, instant, share
+from gaptrace.render.units import count, counted, duration, instant, share
 from gaptrace.timelines import CAUSES
 
 #: Gaps, and instances of ranges, shown one by one: enough to see whether they are alike.
@@ -22,8 +22,8 @@ def device_section(analysis: Analysis, device: dict[str, Any]) -> Section:
     facts = Text.assemble(
         f"span {duration(device['span_ns'])}, busy ",
         (f"{duration(device['busy_ns'])} ({share(device['busy_ns'], device['span_ns'])})", "bold"),
-        f", idle {duration(device['idle_ns'])} in {count(device['gap_count'])} gaps, "
-        f"{count(device['op_count'])} ops",
+        f", idle {duration(device['idle_ns'])} in {counted(device['gap_count'], 'gap')}, "
+        f"{counted(device['op_count'], 'op')}",
     )
     quantiles = Text(
         "gap length: "

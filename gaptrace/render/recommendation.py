@@ -37,7 +37,7 @@ def recommendation_section(recommendation: Recommendation, app_nodes: int | None
     if cap := verdicts.gain_cap(found):
         lines.append(Text(cap))
     if found.alternatives:
-        lines.append(_alternatives(found))
+        lines.append(_alternatives(found, app_nodes))
     if found.sensitivity:
         lines.append(_sensitivity(found.sensitivity))
     several = len({each.device_id for each in found.ungraphed}) > 1
@@ -68,6 +68,8 @@ def _sizes(found: Recommendation, app_nodes: int | None) -> list[str]:
             ends = " to ".join(map(count, found.plateau))
             text += f"; about as good: {ends} CUDA nodes = {count(lo)} to {count(hi)} app nodes"
         lines.append(f"{text} (of {count(found.nodes)} CUDA nodes = {count(app_nodes)} app nodes)")
+    elif app_nodes:
+        lines.append("no size is advised that could be given in app nodes")
     return lines
 
 
@@ -94,7 +96,7 @@ def _gain(found: Recommendation) -> list[str]:
     return lines
 
 
-def _alternatives(found: Recommendation) -> RenderableType:
+def _alternatives(found: Recommendation, app_nodes: int | None) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("a step without a recorder")
     for name in ("graphs", "predicted", "loss if chosen"):
@@ -102,15 +104,18 @@ def _alternatives(found: Recommendation) -> RenderableType:
     for each in found.alternatives:
         graphs = count(each.graphs) if each.graphs else "-"
         loss = "-" if each.loss_ns == 0 else duration(each.loss_ns)
-        table.add_row(_way(each), graphs, duration(each.step_ns), loss)
+        way = _way(each)
+        if app_nodes and found.nodes and each.chunk:
+            way += f" = {count(converted(each.chunk, found.nodes, app_nodes))} app nodes"
+        table.add_row(way, graphs, duration(each.step_ns), loss)
     if "device_only" in found.predicted_ns:
         table.add_row("device alone", "", duration(found.predicted_ns["device_only"]), "")
     return table
 
 
 def _way(each: Alternative) -> str:
-    of = f" of {count(each.chunk)} CUDA nodes" if each.chunk else ""
-    return _ARMS[each.name] + of
+    of = ", chunks of" if each.name == "now" else " of"
+    return _ARMS[each.name] + (f"{of} {count(each.chunk)} CUDA nodes" if each.chunk else "")
 
 
 def _sensitivity(rows: tuple[Sensitivity, ...]) -> RenderableType:

@@ -8,7 +8,12 @@ from rich.text import Text
 from gaptrace.analysis import Analysis
 from gaptrace.render import words
 from gaptrace.render.page import MOST_ROWS, WIDE, Section, section, table
-from gaptrace.render.units import count, duration
+from gaptrace.render.units import count, counted, duration
+
+#: Steps that stand out, one by one: enough to see whether they are alike.
+_MOST_OUTLIERS = 3
+#: A host runs ahead if at the end of a step the device has work for this share of one. Own choice.
+_BEHIND = 0.1
 
 
 def steps_section(analysis: Analysis) -> Section | None:
@@ -42,16 +47,28 @@ def steps_section(analysis: Analysis) -> Section | None:
         )
     notes = [
         words.step_source(analysis.steps),
-        *map(words.outlier, _outliers(analysis)),
+        *_run_ahead(analysis),
+        *_outliers(analysis),
         *map(words.step_builds, _step_builds(analysis)),
     ]
     return section("Steps", rows, Text(), *(Text(note) for note in notes))
 
 
-def _outliers(analysis: Analysis) -> list[dict[str, Any]]:
-    """The steps that stand out most, longest first."""
+def _run_ahead(analysis: Analysis) -> list[str]:
+    """The sequences whose steps end long before the device has done what they launched."""
+    shown = analysis.step_units.head(MOST_ROWS).filter(
+        pl.col("behind_ns") > _BEHIND * pl.col("span_ns").struct.field("p50")
+    )
+    return [words.run_ahead(unit) for unit in shown.to_dicts()]
+
+
+def _outliers(analysis: Analysis) -> list[str]:
+    """The steps that stand out most, longest first, and how many others do."""
     found = analysis.step_summary.filter(pl.col("is_outlier"))
-    return found.sort("excess_ns", descending=True, maintain_order=True).head(3).to_dicts()
+    longest = found.sort("excess_ns", descending=True, maintain_order=True).head(_MOST_OUTLIERS)
+    named = [words.outlier(step) for step in longest.to_dicts()]
+    others = found.height - len(named)
+    return [*named, f"and {counted(others, 'other outlier')}."] if others else named
 
 
 def _step_builds(analysis: Analysis) -> list[dict[str, Any]]:

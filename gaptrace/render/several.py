@@ -52,7 +52,8 @@ def overview(
     else:
         _add_total(rows, over_devices([analysis.devices for _, analysis in analyses]))
     if failed:
-        notes.append(f"{failed} of {len(analyses) + failed} traces are not in this table")
+        missing = "is" if failed == 1 else "are"
+        notes.append(f"{failed} of {len(analyses) + failed} traces {missing} not in this table")
     return printed([rows, *(Text(note, style="yellow") for note in notes)], width, color)
 
 

@@ -4,7 +4,8 @@ from gaptrace.render.words import CAUSES
 
 #: Words that mean the same wherever they stand.
 TERMS = {
-    "span": "Length of the window: from the first device work to the last, or what was asked for.",
+    "span": "Length of the window: from the first device work to the last, or what was asked for, "
+    "as far as it was recorded.",
     "busy": "Time in which any op of any stream, context or process ran on the device.",
     "idle": "Time in which no op of any stream, context or process ran on the device. Every "
     "nanosecond of it has exactly one cause.",

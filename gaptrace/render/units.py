@@ -37,6 +37,11 @@ def count(number: int | None) -> str:
     return "-" if number is None else f"{number:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return how many there are of something, as `1 gap` or `2,000 gaps`."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def file_size(number: int) -> str:
     """Return a number of bytes as kB or MB (1,000 and 1,000,000 bytes)."""
     return f"{number / 1e6:.1f} MB" if number >= 1e6 else f"{number / 1e3:.0f} kB"

@@ -54,7 +54,7 @@ def figures(finding: Finding) -> str:
         parts.append(template.format_map({key: _shown(key, evidence[key]) for key in evidence}))
     if "largest" in evidence:
         longest = duration(float(evidence["largest_ns"]))
-        after = "after" if finding.code == "host_code:after_wait" else "most of it"
+        after = "after" if finding.code == "host_code:after_wait" else "the largest part"
         parts.append(f"{after} {evidence['largest']} ({longest})")
     if "ranges" in evidence:
         parts.append(f"in range {evidence['ranges']}")
@@ -115,6 +115,14 @@ def step_source(steps: Steps) -> str:
             )
         case None:
             return f"nothing repeats: {steps.reason}"
+
+
+def run_ahead(unit: Mapping[str, Any]) -> str:
+    """Say that the host runs ahead in the steps of a sequence, and by how much."""
+    return (
+        f"the host runs ahead in {unit['unit']}: when a step ends, the device works for "
+        f"{duration(unit['behind_ns'])} more (median), so busy and idle are of other steps, too."
+    )
 
 
 def outlier(step: Mapping[str, Any]) -> str:

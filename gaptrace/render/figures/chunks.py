@@ -57,7 +57,7 @@ def step_by_chunk(
         drawn.add_vline(x=_REFERENCE, line={"dash": "dot", "width": 1, "color": "#767676"})
         drawn.add_annotation(
             x=float(np.log10(_REFERENCE)), y=1, yref="paper", yanchor="top", xanchor="left",
-            text="512", showarrow=False,
+            text="512 (llama.cpp)", showarrow=False,
         )  # fmt: skip
     whole = next((it.nodes for it in (recommendation, model, measurement) if it and it.nodes), None)
     if not sizes:
