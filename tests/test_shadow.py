@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gaptrace.errors import GpuError
 from gaptrace.live import arrays, plans, shadow
 from gaptrace.live.notes import RunNotes
 
@@ -152,3 +153,63 @@ def test_inputs_that_move_are_a_problem_at_the_call_where_they_do(device, notes)
     assert (problem["kind"], problem["call"]) == ("other_result", 6)
     assert problem["when"] == "inputs as they were"
     assert "differs by up to 8" in problem["message"]
+
+
+def test_a_step_that_refuses_changed_inputs_is_told_of_and_the_program_goes_on(device, notes):
+    p = np.full(4, 1.0)
+    device.append(p)
+
+    def step(x):
+        if abs(x.sum() - 4) > 1e-6:
+            raise RuntimeError("probabilities do not sum to 4")
+        return x * 2
+
+    watched = plans.planned(step, "token")
+    assert [watched(p).tolist() for _ in range(6)] == [[2.0] * 4] * 6
+    assert p.tolist() == [1.0] * 4
+    assert notes.verify["token"]["error"].startswith(
+        "step token: with changed inputs it raises RuntimeError: probabilities do not sum to 4; "
+    )
+
+
+@pytest.mark.parametrize("sound", [0, 1, 2, 3])
+def test_a_replay_that_fails_leaves_the_program_its_own_results(device, notes, monkeypatch, sound):
+    x = np.full(4, 8.0)
+    device.append(x)
+
+    def step(x):
+        x += 1
+        return own(x)
+
+    launch, launched = Graph.launch, []
+
+    def fail(graph, stream):
+        launched.append(graph)
+        if len(launched) > sound:
+            raise GpuError("launching: CUDA_ERROR_LAUNCH_FAILED")
+        launch(graph, stream)
+
+    monkeypatch.setattr(Graph, "launch", fail)
+    watched = plans.planned(step, "token")
+    for _ in range(6):
+        watched(x)
+    assert x.tolist() == [14.0] * 4
+    assert notes.verify["token"] == {"error": "step token: launching: CUDA_ERROR_LAUNCH_FAILED"}
+
+
+def test_what_the_step_itself_raises_is_the_programs(device, notes):
+    device.append(np.zeros(1))
+    calls = []
+
+    def step(x):
+        calls.append(x)
+        if len(calls) > 8:
+            raise KeyError("the program's own")
+        return x * 2
+
+    watched = plans.planned(step, "token")
+    x = np.ones(4)
+    with pytest.raises(KeyError, match="the program's own"):
+        for _ in range(20):
+            watched(x)
+    assert x.tolist() == [1.0] * 4

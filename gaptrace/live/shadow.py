@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gaptrace.errors import GaptraceError
+from gaptrace.errors import GaptraceError, ResultError
 from gaptrace.live import arrays
 from gaptrace.live.agreement import TOLERANCE
 from gaptrace.live.arrays import largest_difference, magnitude
@@ -89,6 +89,7 @@ class Shadow:
             result = self._check(number, args, kwargs)
         except GaptraceError as error:
             self._close({"error": f"step {self._name}: {error}"})
+            # All that a check has changed is as it was before the call.
             return self._function(*args, **kwargs)
         self._found.calls += 1
         if self._found.calls == _CALLS_REPLAYED or self._found.problems:
@@ -123,22 +124,38 @@ class Shadow:
         with current_stream(self._stream):
             start = [arrays.copied(array) for array in state]
             if self._found.calls == 0:
-                for array in state:
-                    arrays.perturb(array)
-                self._compare(number, "changed inputs", state, args, kwargs)
-                _put_back(state, start)
+                with _put_back_after(state, start, self._stream):
+                    for array in state:
+                        arrays.perturb(array)
+                    self._compare_changed(number, state, args, kwargs)
             last = self._found.calls == _CALLS_REPLAYED - 1
             if (self._found.calls == 0 or last) and not self._found.problems:
-                with _freed_memory():
+                with _freed_memory(), _put_back_after(state, start, self._stream):
                     self._compare(number, "memory freed and taken again", state, args, kwargs)
-                    _put_back(state, start)
-            if self._found.problems:
-                result = self._function(*args, **kwargs)
-            else:
-                result = self._compare(number, "inputs as they were", state, args, kwargs)
+            try:
+                if self._found.problems:
+                    result = self._function(*args, **kwargs)
+                else:
+                    result = self._compare(number, "inputs as they were", state, args, kwargs)
+            except GaptraceError:  # of the replay; what the step itself raises is the program's
+                with _put_back_after(state, start, self._stream):
+                    raise
             done(driver().cuStreamSynchronize(self._stream), "waiting for the step")
         self._find_dead(number)
         return result
+
+    def _compare_changed(
+        self, number: int, state: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        try:
+            self._compare(number, "changed inputs", state, args, kwargs)
+        except GaptraceError:
+            raise
+        except Exception as error:
+            raise ResultError(
+                f"with changed inputs it raises {type(error).__name__}: {error}; a graph would "
+                "replay what it captured, whatever the inputs are"
+            ) from error
 
     def _compare(
         self,
@@ -250,6 +267,16 @@ def _at(offset: int) -> str:
 def _put_back(state: Sequence[Any], copies: Sequence[Any]) -> None:
     for array, copy in zip(state, copies, strict=True):
         arrays.put_back(array, copy)
+
+
+@contextmanager
+def _put_back_after(state: Sequence[Any], copies: Sequence[Any], stream: int) -> Iterator[None]:
+    """Put arrays back after a check, however it ends, before anything else is done with them."""
+    try:
+        yield
+    finally:
+        _put_back(state, copies)
+        driver().cuStreamSynchronize(stream)
 
 
 @contextmanager
