@@ -34,6 +34,42 @@ def test_a_capture_costs_all_that_the_host_does_between_begin_and_end():
     ]
 
 
+def inside_captures(*calls):
+    return trace([op(0, 10)], calls).api["capture_id"].to_list()
+
+
+def test_a_capture_that_does_not_begin_holds_nothing():
+    failed = call("cudaStreamBeginCapture", 10, 12, return_code=900)
+    assert inside_captures(failed, call("cudaLaunchKernel", 14, 15, 2)) == [None, None]
+
+
+def test_the_end_of_a_capture_from_before_the_recording_ends_nothing_else():
+    calls = [
+        call("cudaStreamEndCapture", 10, 12),
+        call("cudaStreamBeginCapture", 20, 22),
+        call("cudaLaunchKernel", 24, 25, 2),
+        call("cudaStreamEndCapture", 30, 32),
+        call("cudaLaunchKernel", 34, 35, 3),
+    ]
+    assert inside_captures(*calls) == [None, 1, 1, 1, None]
+
+
+def test_a_capture_that_was_invalidated_ends_with_an_error():
+    calls = [
+        call("cudaStreamBeginCapture", 20, 22),
+        call("cudaStreamEndCapture", 30, 32, return_code=901),
+        call("cudaLaunchKernel", 34, 35, 3),
+    ]
+    assert inside_captures(*calls) == [0, 0, None]
+
+
+def test_captures_of_two_streams_end_with_the_last():
+    begin, end = "cudaStreamBeginCapture", "cudaStreamEndCapture"
+    calls = [call(begin, 0, 1), call(begin, 2, 3), call(end, 4, 5), call(end, 6, 7)]
+    found = inside_captures(*calls, call("cudaLaunchKernel", 8, 9, 1))
+    assert [each is not None for each in found] == [True] * 4 + [False]
+
+
 STEP_TYPES = {"key": pl.Int64, "device_id": pl.Int64, "step": pl.Int64, "thread_id": pl.Int64}
 
 

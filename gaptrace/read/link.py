@@ -32,16 +32,21 @@ def link_calls(ops: pl.DataFrame, api: pl.DataFrame) -> pl.DataFrame:
 def mark_captures(api: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
     """Give every call made while its thread captured a stream the call_id that began the capture.
 
+    A begin that failed begins nothing. An end whose begin lies before the recording ends nothing of
+    it. A failed end does end its capture, which had been invalidated.
+
     Args:
-        api: sorted by start, with thread_id and call_id.
+        api: sorted by start, with thread_id, call_id and return_code.
         step: +1 for calls that begin a capture, -1 for those that end one, else 0.
 
     Returns:
         api with capture_id: from the begin to the end call, both included; null outside.
     """
-    if not api.select((step == 1).any()).item():
+    begins = (step == 1) & (pl.col("return_code").fill_null(0) == 0)
+    if not api.select(begins.any()).item():
         return api.with_columns(capture_id=pl.lit(None, pl.Int64))
-    begun, ended = ((step == sign).cast(pl.Int64).cum_sum().over("thread_id") for sign in (1, -1))
-    latest = pl.when(step == 1).then("call_id").forward_fill().over("thread_id")
-    inside = (begun > ended) | ((step == -1) & (begun == ended))
-    return api.with_columns(capture_id=pl.when(inside).then(latest))
+    more = pl.when(begins).then(1).when(step == -1).then(-1).otherwise(0).cum_sum()
+    depth = (more - pl.min_horizontal(more.cum_min(), 0)).over("thread_id")
+    before = depth.shift(1, fill_value=0).over("thread_id")
+    latest = pl.when(begins).then("call_id").forward_fill().over("thread_id")
+    return api.with_columns(capture_id=pl.when((depth > 0) | (before > 0)).then(latest))
