@@ -92,7 +92,7 @@ class Advice:
     Attributes:
         verdict: what to do.
         sizes: the advised graphs, in launch order.
-        chunk: their size; N for one graph; null where a growing schedule is advised alone.
+        chunk: their size; N for one graph; where they grow, the best size of equal ones.
         plateau: sizes about as good.
         now: the graphs that it is compared with.
         cut: the best chunks of one size that are not one graph; None for a step of one node.

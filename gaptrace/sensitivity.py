@@ -1,6 +1,7 @@
 """By how much a figure may be wrong before the advice on sizes would be another."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -8,16 +9,17 @@ from gaptrace.cost import HostCost, makespan
 from gaptrace.predict import StepCosts, least_ns
 from gaptrace.recommendation import NOISE_FRACTION, Sensitivity
 
-#: Factors by which a figure is tried to be wrong, and halvings of that range on a log scale: the
-#: result is good to 5 %.
-_WIDEST, _HALVINGS = 16.0, 6
+#: Factors by which a figure is tried to be wrong: to 16 times, in steps of a fourth of an octave;
+#: and halvings of the step in which the advice changes: the result is good to 5 %. Smaller losses
+#: of the advice that begin and end within one step are not seen.
+_WIDEST, _STEPS, _HALVINGS = 16.0, 16, 2
 
 
 def sensitivity(costs: StepCosts, sizes: tuple[int, ...]) -> tuple[Sensitivity, ...]:
     """Say by what factor each figure may be wrong before these sizes are no longer about best.
 
     They are while no uniform size is faster by more than NOISE_FRACTION; the nearest factor at
-    which one is, is found by halving 1/16 .. 1 and 1 .. 16 on a log scale.
+    which one is, is sought step by step on a log scale: farther away they may be best again.
     """
     whole = float(costs.host(len(costs.node_ns)))
     values = {
@@ -38,9 +40,11 @@ def sensitivity(costs: StepCosts, sizes: tuple[int, ...]) -> tuple[Sensitivity, 
 
 def _turn(costs: StepCosts, sizes: tuple[int, ...], name: str, end: float) -> float | None:
     """The factor nearest to 1 on the way to `end` at which the sizes lose too much; or None."""
-    if not _loses(scaled(costs, name, end), sizes):
+    tried = [end ** (number / _STEPS) for number in range(_STEPS + 1)]
+    turns = (pair for pair in pairwise(tried) if _loses(scaled(costs, name, pair[1]), sizes))
+    good, bad = next(turns, (None, None))
+    if good is None or bad is None:
         return None
-    good, bad = 1.0, end
     for _ in range(_HALVINGS):
         middle = float(np.sqrt(good * bad))
         good, bad = (good, middle) if _loses(scaled(costs, name, middle), sizes) else (middle, bad)

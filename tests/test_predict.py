@@ -157,11 +157,39 @@ def test_at_the_factor_found_the_advice_loses_and_just_before_it_does_not(
 
     for row in sensitivity(step, sizes):
         for factor, end in ((row.smaller, 1 / 16), (row.larger, 16)):
+            to = end if factor is None else factor
+            tried = [end ** (number / 16) for number in range(1, 17)]
+            before = [each for each in tried if abs(np.log(each)) < abs(np.log(to)) - 1e-9]
+            assert not any(loses(row.name, each) for each in before)
             if factor is None:
                 assert not loses(row.name, end)
             else:
                 assert 1 / 16 <= factor <= 16
                 assert loses(row.name, factor)
+                # Half an octave is divided by eight: a little nearer to 1 it does not lose yet.
+                nearer = factor / end ** (1 / 64)
+                assert abs(np.log(nearer)) < 1e-9 or not loses(row.name, nearer)
+
+
+def test_the_fixed_part_of_every_host_cost_is_scaled_by_itself():
+    twice = scaled(costs(fixed=3_000, per_node=10.0), "host_fixed_ns", 2.0)
+
+    assert (twice.host.fixed_ns, twice.ready.fixed_ns) == (6_000, 9_000)
+    assert (float(twice.host(100)), float(twice.ready(100))) == (7_000, 10_000)
+
+
+def test_advice_that_is_right_again_farther_away_turns_where_it_is_first_wrong():
+    # Dearer launches first ask for chunks, which begin sooner, and in the end hide behind nothing.
+    step = costs(150, fixed=6_000, per_node=50.0, node=300, cut=200, free=20_000)
+    rows = {row.name: row for row in sensitivity(step, (150,))}
+
+    def loses(factor):
+        changed = scaled(step, "host_fixed_ns", factor)
+        own, least = makespan(changed.model, (150,)), float(changed.uniform_ns.min())
+        return own - 20_000 > (least - 20_000) * (1 + NOISE_FRACTION)
+
+    assert [loses(factor) for factor in (1, 4, 16)] == [False, True, False]
+    assert rows["host_fixed_ns"].larger == pytest.approx(2.3, rel=0.3)
 
 
 def test_what_the_advice_loses_is_weighed_against_the_step_not_the_work_before_it():
