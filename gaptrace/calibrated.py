@@ -7,7 +7,7 @@ import polars as pl
 
 from gaptrace.calibration import Calibration
 from gaptrace.calibration_match import differences
-from gaptrace.cost import NotIdentifiableError, break_even_replays
+from gaptrace.cost import NotIdentifiableError, amortised_ns, break_even_replays
 from gaptrace.host_pace import slow_host
 from gaptrace.machine_costs import Level, build_ns
 from gaptrace.predict import Advice, StepCosts, advise, by_size, gain_interval
@@ -86,6 +86,7 @@ def predicted(
         gain_ns=round(advice.gain_ns),
         gain_interval_ns=gain_interval(advice, ends, cap_ns),
         break_even_replays=break_even_replays(built_ns, costs.per_launch_ns, advised_ns),
+        amortised_ns=amortised_ns(advised_ns, built_ns) if is_graph and regime == "replay" else {},
         alternatives=advice.alternatives,
         by_size=by_size(costs, ends),
         schedules=Schedules(
@@ -103,7 +104,6 @@ def predicted(
             *base.warnings,
             *found.warnings,
             *_warnings(step, advice, costs),
-            *slow_host(alike),
         ),
     )
 
@@ -189,16 +189,21 @@ def of_ungraphed(base: Recommendation, single: tuple[UngraphedStep, ...]) -> Rec
     first = single[0]
     arms = {"per_launch": first.per_launch_ns, "one_graph": first.one_graph_ns}
     gains = first.verdict in ("one_graph", "chunk")
+    if first.verdict == "chunk":
+        arms["chunk"] = first.best_ns
     return replace(
         base,
         verdict=first.verdict,
         cause=first.cause,
         nodes=first.kernels,
         chunk=first.chunk,
+        plateau=first.plateau,
+        schedule=first.schedule,
         predicted_ns=arms,
         gain_ns=first.gain_ns if gains else 0,
         gain_interval_ns=first.gain_interval_ns if gains else None,
         break_even_replays=first.break_even_replays,
+        amortised_ns=amortised_ns(first.best_ns, first.build_ns) if gains else {},
         ungraphed=single,
         warnings=(*base.warnings, *slow_host(single)),
     )

@@ -30,8 +30,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from gaptrace.cost import HostCost
-
 #: Regime -> the host figures that make up the cost of a chunk in it. A program that captures anew
 #: each step also frees what it captured.
 REGIMES = {
@@ -136,28 +134,6 @@ class Calibration:
             and (figure.name, figure.branches, figure.recorder) == (name, branches, recorder)
         )
         return tuple(sorted(found, key=lambda figure: figure.nodes or 0))
-
-    def host_cost(self, *names: str, branches: int = 1, recorder: str | None = None) -> HostCost:
-        """Return the sum of some figures by node count, for `cost.ChunkModel`.
-
-        With the names of a regime (`REGIMES`) its a(c); with `graph_launch_latency_ns` its `ready`.
-        Only node counts at which all were measured count.
-
-        Raises:
-            NotIdentifiableError: there are fewer than two.
-        """
-        tables = [
-            {
-                each.nodes: each.value
-                for each in self.table(name, branches=branches, recorder=recorder)
-            }
-            for name in names
-        ]
-        common = set(tables[0]).intersection(*tables[1:])
-        nodes = sorted(each for each in common if each is not None)
-        return HostCost.fit(
-            nodes, [max(0.0, sum(table[each] for table in tables)) for each in nodes]
-        )
 
 
 @dataclass(frozen=True)

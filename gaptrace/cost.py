@@ -26,6 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+#: Replays for which a step is told with its share of what building the graph takes.
+REPLAYS = (10, 100, 1_000)
 
 
 class NotIdentifiableError(ValueError):
@@ -220,9 +222,9 @@ def break_even_replays(build_ns: float, per_launch_ns: float, graph_ns: float) -
     return math.ceil(build_ns / saved) if saved > 0 else None
 
 
-def amortised_ns(graph_ns: float, build_ns: float, replays: int) -> float:
-    """Return the cost of a step if one build serves ``replays`` of them."""
-    return graph_ns + build_ns / replays
+def amortised_ns(graph_ns: float, build_ns: float) -> dict[int, int]:
+    """Return the cost of a step by how many replays (`REPLAYS`) one build serves, in whole ns."""
+    return {replays: round(graph_ns + build_ns / replays) for replays in REPLAYS}
 
 
 @dataclass(frozen=True)

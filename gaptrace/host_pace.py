@@ -24,20 +24,23 @@ _CODE_SLOWS_BY = 1.2
 #: The loop of `live.pace_marks` over the calibrated one, at the same pace: a tenth of its passes,
 #: and all of the dearer kind. Measured in CPython 3.8 to 3.13, after other work: 0.104 to 0.105.
 _MARKED_LOOP = 0.105
+#: A mark tells of the host for so long: the shortest time for which others slowed a CPU down.
+_MARK_HOLDS_NS = 100_000_000
 #: A host below this pace is told of. Own choice, the other way round of what counts as full where
 #: it is measured (`live.host_pace.FULL`).
 _SLOW = 0.8
 
 
 def with_paces(trace: Trace, found: pl.DataFrame) -> pl.DataFrame:
-    """Add loop_ns: how long the loop of `live.pace_marks` took last, before a step's launches.
+    """Add loop_ns: how long the loop of `live.pace_marks` took just before a step's launches.
 
     Args:
         trace: the trace.
         found: one row per step, with process_id and first_ns, the time of its first launch.
 
     Returns:
-        the same, in order of first_ns; loop_ns is null where there is no mark before.
+        the same, in order of first_ns; loop_ns is null where there is no mark in
+        `_MARK_HOLDS_NS` before.
     """
     marks = trace.nvtx.filter(
         pl.col("kind") == "mark", pl.col("domain") == "gaptrace", pl.col("name") == "host pace"
@@ -47,6 +50,7 @@ def with_paces(trace: Trace, found: pl.DataFrame) -> pl.DataFrame:
         left_on="first_ns",
         right_on="at_ns",
         by="process_id",
+        tolerance=_MARK_HOLDS_NS,
         check_sortedness=False,
     )
 
@@ -62,7 +66,7 @@ def host_pace(
     the step per launch without a recorder is then off by 5.1 % in the median and 8.8 % at most; by
     the loop alone 6.1 and 23 %, by the calls alone 5.5 and 14 %. In 45 earlier recordings, with
     short calls of the driver in place of the loop, it is 7.3 and 13 %. A program's launches may
-    also be dearer on any host: at the upper end they tell nothing.
+    also be dearer, or cheaper, on any host: the ends are those with them and without.
 
     Without marks launch calls tell. Recorders take their time before and after what they record of
     a call: calls that followed each other at once were recorded at 4.1 to 4.2 us and took 4.2 us
@@ -79,20 +83,23 @@ def host_pace(
     Returns:
         a factor for each, at most 1.
     """
-    by_calls = _speed_by_calls(calibration, _timed(api_ns), level)
-    loop, loops_ns = calibration.figure("host_loop_ns"), _timed(loop_ns)
-    speed = np.where(np.isnan(by_calls), 1.0, (_CALL_IN_PROGRAM * by_calls) ** _CODE_SLOWS_BY)
+    by_calls = _speed_by_calls(calibration, _timed(api_ns))
+    loop = calibration.figure("host_loop_ns")
+    speed = (_CALL_IN_PROGRAM * by_calls) ** _CODE_SLOWS_BY
+    speed = np.where(np.isnan(by_calls) | (level == "high"), 1.0, speed)
     if loop is not None:
-        by_loop = _MARKED_LOOP * getattr(loop, level) / loops_ns
+        by_loop = _MARKED_LOOP * getattr(loop, level) / _timed(loop_ns)
         by_both = np.sqrt(by_loop * np.where(np.isnan(by_calls), by_loop, by_calls))
-        speed = np.where(np.isnan(loops_ns), speed, by_both)
+        if level != "value":
+            by_both = (np.fmin if level == "low" else np.fmax)(by_both, by_loop)
+        speed = np.where(np.isnan(by_loop), speed, by_both)
     return np.fmin(1.0, speed)
 
 
-def _speed_by_calls(calibration: Calibration, calls_ns: Floats, level: Level) -> Floats:
+def _speed_by_calls(calibration: Calibration, calls_ns: Floats) -> Floats:
     """A calibrated launch call over each; NaN where they tell nothing."""
     without = calibration.figure("launch_queued_api_ns")
-    if level == "high" or without is None or without.value <= 0:
+    if without is None or without.value <= 0:
         return np.full_like(calls_ns, np.nan)
     speed: Floats = without.value / calls_ns
     return speed
@@ -106,9 +113,10 @@ def _timed(ns: ArrayLike) -> Floats:
 
 def slow_host(ungraphed: Sequence[UngraphedStep]) -> list[TraceWarning]:
     """Warn where launches one by one were recorded on a slow host, and are corrected for that."""
-    if not ungraphed or ungraphed[0].host_pace >= _SLOW:
+    slow = [each for each in ungraphed if each.host_pace < _SLOW]
+    if not slow:
         return []
-    first = ungraphed[0]
+    first = slow[0]
     return [
         TraceWarning(
             "slow_host",

@@ -25,6 +25,7 @@ from gaptrace.cost import ChunkModel, HostCost
 from gaptrace.graph_step import GraphStep, largest_step
 from gaptrace.graph_use import GraphUse
 from gaptrace.graphs import graph_nodes
+from gaptrace.host_pace import slow_host
 from gaptrace.rebuilds import PER_LAUNCH
 from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation, Regime
 from gaptrace.schedules import plateau, uniform
@@ -95,7 +96,7 @@ def recommend(
         gain_cap_ns=cap_ns,
         ungraphed=single,
         inputs=_inputs(step, executions, f"{trace.meta.granularity}-granularity trace"),
-        warnings=_memory_warning(trace, executions),
+        warnings=(*_memory_warning(trace, executions), *slow_host(single)),
     )
     known = None
     if calibration is None:
@@ -146,7 +147,9 @@ def _decided(
     cuts_ns = _sum(waiting, pl.col("detail") == "between_graphs")
     untraced_ns = cuts_ns * spared
     if cause.startswith("device_queued") and untraced_ns >= NOISE_FRACTION * span_ns:
-        gain_ns = round(untraced_ns / step.chains)
+        # Other chains have pauses, too, which are not in this step.
+        gap_ns = (step.graphs - 1) * (step.queued_gap_ns or 0.0) * spared
+        gain_ns = round(min(gap_ns, untraced_ns / step.chains))
         return replace(base, verdict="merge", gain_ns=gain_ns, gain_cap_ns=cuts_ns)
     # Pauses between graphs that would not be worth merging without the recorder's share come here.
     if cause_ns < NOISE_FRACTION * span_ns or cause == "device_queued:between_graphs":

@@ -133,10 +133,13 @@ class UngraphedStep:
         host_pace: the host's while they were recorded, over that at which it was calibrated, as far
             as it can be told; at most 1. Predictions are for the latter.
         kernels: of a step, by the median: the CUDA nodes that its graph would have.
-        chunk: the advised chunk size; null where none is.
+        chunk, plateau, schedule: the advised chunk size, the sizes about as good, and the sizes in
+            launch order; null where none is.
         launch_ns, launch_interval_ns: from one launch to the next without a recorder, the program's
             code included; its least and most.
-        per_launch_ns, one_graph_ns: a step as predicted without a recorder.
+        per_launch_ns, one_graph_ns, best_ns: a step as predicted without a recorder; best_ns in the
+            best graphs that there are.
+        build_ns: capture and instantiation, once.
         gain_ns, gain_interval_ns: what the best graph saves per step.
         break_even_replays: replays after which it has paid for capture and instantiation; null if
             it is not faster.
@@ -150,10 +153,14 @@ class UngraphedStep:
     host_pace: float
     kernels: int
     chunk: int | None
+    plateau: tuple[int, int] | None
+    schedule: tuple[int, ...] | None
     launch_ns: int
     launch_interval_ns: tuple[int, int]
     per_launch_ns: int
     one_graph_ns: int
+    best_ns: int
+    build_ns: int
     gain_ns: int
     gain_interval_ns: tuple[int, int]
     break_even_replays: int | None
@@ -170,7 +177,8 @@ class Recommendation:
             needs_calibration, the parameter that is missing.
         nodes: of one step; null when unknown.
         chunk, plateau, schedule: the advised chunk size, the range of sizes about as good, and the
-            sizes in launch order; null unless the verdict is chunk or one_graph.
+            sizes in launch order; null where no graph is advised. For no_difference_shown and
+            merge, chunk and schedule are what is compared with.
         predicted_ns: a step without a recorder by arm: per_launch, one_graph, chunk, schedule,
             device_only, those that could be predicted. From the begin of the first launch, or from
             when the device is free if that is later, until the host knows that the step is done.
@@ -182,6 +190,8 @@ class Recommendation:
         gain_cap_ns: idle time in the window that launches and builds of graphs account for: no
             chunk size can gain more. For merge, the pauses between queued graphs as traced.
         break_even_replays: replays after which a graph has paid for itself; null when unknown.
+        amortised_ns: the advised step with its share of capture and instantiation, by how many
+            replays share them; empty where graphs are built in every step, or none is advised.
         alternatives: other ways to launch the step, and what each would lose.
         by_size: the predicted step at sizes from 1 to all nodes, for a curve.
         schedules: ways to cut the step, for a picture of how chunks hide launches.
@@ -205,6 +215,7 @@ class Recommendation:
     gain_interval_ns: tuple[int, int] | None = None
     gain_cap_ns: int | None = None
     break_even_replays: int | None = None
+    amortised_ns: dict[int, int] = field(default_factory=dict)
     alternatives: tuple[Alternative, ...] = ()
     by_size: tuple[SizeTime, ...] = ()
     schedules: Schedules | None = None

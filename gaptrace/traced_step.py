@@ -125,8 +125,8 @@ def _in_chains(trace: Trace, executions: pl.DataFrame, steps: Steps) -> pl.DataF
     """The executions with nodes, thread_id, at_ns: when they were launched, chain, turn."""
     waits = _waits(trace).select("thread_id", wait_end_ns="end_ns").sort("wait_end_ns")
     marks = steps.frame if steps.source == "nvtx" else steps.frame.clear()
-    marks = marks.sort("start_ns").with_row_index("mark").select("device_id", "start_ns", "mark")
-    marks = marks.rename({"start_ns": "mark_ns"})
+    of = ["process_id", "device_id"]
+    marks = marks.sort("start_ns").with_row_index("mark").select(*of, "mark", mark_ns="start_ns")
     before = pl.col("at_ns").shift(1).over(_STREAM)
     opens = (
         before.is_null()
@@ -144,9 +144,7 @@ def _in_chains(trace: Trace, executions: pl.DataFrame, steps: Steps) -> pl.DataF
         .join_asof(
             waits, left_on="at_ns", right_on="wait_end_ns", by="thread_id", check_sortedness=False
         )
-        .join_asof(
-            marks, left_on="at_ns", right_on="mark_ns", by="device_id", check_sortedness=False
-        )
+        .join_asof(marks, left_on="at_ns", right_on="mark_ns", by=of, check_sortedness=False)
         .with_columns(opens=opens)
         # Built anew at every launch, without a wait: then a late launch is the only sign there is.
         .with_columns(opens=pl.col("opens") | (never_again & (pl.col("gap_kind") == "starved")))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gaptrace.cost import NotIdentifiableError
+from gaptrace.cost import NotIdentifiableError, amortised_ns
 from gaptrace.errors import GpuError
 from gaptrace.fit import Fit, fit
 from gaptrace.live.measure import StepBench, is_recorded
@@ -98,7 +98,9 @@ def recommendation(first: Measurement, last: Measurement, found: Fit | None) -> 
     cut = gain(graph, best) if best is not None else None
     captured = gain(single[0], first.of("graph")[0]) if single else None
     verdict, gain_ns = "one_graph", 0.0
-    if cut is not None and cut.is_shown and cut.gain_ns > NOISE_FRACTION * graph.step_ns:
+    is_cut = cut is not None and cut.is_shown and cut.gain_ns > NOISE_FRACTION * graph.step_ns
+    if is_cut and not (single and best and single[0].step_ns < best.step_ns):
+        assert cut is not None
         verdict, gain_ns = "chunk", cut.gain_ns
     elif captured is not None and captured.is_shown and captured.gain_ns > 0:
         gain_ns = captured.gain_ns
@@ -121,11 +123,18 @@ def recommendation(first: Measurement, last: Measurement, found: Fit | None) -> 
         measured_ns=_measured(first, last),
         gain_ns=round(gain_ns) if is_graph else None,
         break_even_replays=first.break_even_replays,
+        amortised_ns=_amortised(first, chosen) if is_graph else {},
         inputs=_inputs(first, last, found),
         warnings=tuple(
             TraceWarning("timed", text) for text in dict.fromkeys(first.warnings + last.warnings)
         ),
     )
+
+
+def _amortised(first: Measurement, chosen: ArmTiming) -> dict[int, int]:
+    if first.capture_ns is None or chosen.instantiate_ns is None:
+        return {}
+    return amortised_ns(chosen.step_ns, first.capture_ns + chosen.instantiate_ns)
 
 
 def _predicted(found: Fit | None, graph: ArmTiming, best: ArmTiming | None) -> dict[str, int]:

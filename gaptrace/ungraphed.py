@@ -123,7 +123,7 @@ def _measured(trace: Trace, launches: pl.DataFrame, steps: Steps) -> pl.DataFram
             .alias("copies"),
             works.sum().alias("busy_ns"),
             api.filter(kind == "launch").median().alias("api_ns"),
-            pl.col("name").str.join(">").hash().alias("sequence"),
+            pl.col("name").sort_by("call_start_ns").str.join(">").hash().alias("sequence"),
             pl.col("stream_id").n_unique().alias("streams"),
         )
         .filter(pl.col("graphs") == 0)
@@ -170,7 +170,7 @@ def _stream(column: str) -> pl.Expr:
 def _inside(launches: pl.DataFrame, frame: pl.DataFrame, at: str) -> pl.DataFrame:
     """Launches with the step in which they lie; of steps that overlap, the last to begin."""
     own = frame.filter(~pl.col("is_first") & ~pl.col("is_warm_up")).select(
-        *_STEP, "unit", step_ns="start_ns", step_end_ns="end_ns"
+        *_STEP, "unit", "process_id", step_ns="start_ns", step_end_ns="end_ns"
     )
     return (
         launches.sort(at)
@@ -178,7 +178,7 @@ def _inside(launches: pl.DataFrame, frame: pl.DataFrame, at: str) -> pl.DataFram
             own.sort("step_ns"),
             left_on=at,
             right_on="step_ns",
-            by="device_id",
+            by=["process_id", "device_id"],
             check_sortedness=False,
         )
         .filter(pl.col(at) < pl.col("step_end_ns"))
@@ -213,6 +213,7 @@ def _weighed(row: Mapping[str, Any], trace: Trace, calibration: Calibration) -> 
     gains = [each.per_launch_ns - each.step_ns(sizes) for each in (costs, *ends)]
     verdict, cause = _verdict(row, gains[0], single_ns)
     nodes = len(costs.node_ns)
+    built_ns = build_ns(calibration, nodes, costs.launch_ns)
     return UngraphedStep(
         unit=row["unit"],
         device_id=row["device_id"],
@@ -222,15 +223,17 @@ def _weighed(row: Mapping[str, Any], trace: Trace, calibration: Calibration) -> 
         host_pace=float(np.median(host_pace(calibration, row["api_ns"], row["loop_ns"], "value"))),
         kernels=nodes,
         chunk=None if verdict else found.recommended,
+        plateau=None if verdict else (found.lo, found.hi),
+        schedule=None if verdict else sizes,
         launch_ns=round(costs.launch_ns),
         launch_interval_ns=(round(ends[0].launch_ns), round(ends[1].launch_ns)),
         per_launch_ns=round(single_ns),
         one_graph_ns=round(costs.step_ns((nodes,))),
+        best_ns=round(best_ns),
+        build_ns=round(built_ns),
         gain_ns=round(gains[0]),
         gain_interval_ns=(round(min(gains)), round(max(gains))),
-        break_even_replays=break_even_replays(
-            build_ns(calibration, nodes, costs.launch_ns), single_ns, best_ns
-        ),
+        break_even_replays=break_even_replays(built_ns, single_ns, best_ns),
     )
 
 

@@ -98,6 +98,7 @@ def test_an_empty_window_is_an_error_in_one_line(small, capsys, options, said):
         ["analyze"],
         ["analyze", "--from", "soon", DEMO],
         ["analyze", "--from", "1.64", DEMO],
+        ["analyze", "--from", "9" * 400, DEMO],
         ["analyze", "--from", "9223372037s", DEMO],
         ["analyze", "--device", "first", DEMO],
         ["analyze", "--depth", DEMO],

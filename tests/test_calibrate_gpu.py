@@ -20,6 +20,7 @@ from gaptrace.live import probes
 from gaptrace.live.bench import Bench
 from gaptrace.live.chains import Chains
 from gaptrace.live.driver import done
+from gaptrace.machine_costs import host_costs
 from gaptrace.record.calibrations import load
 from gaptrace.record.cupti import Cupti, find_cupti
 from gaptrace.record.machine import probe_driver
@@ -162,13 +163,14 @@ def test_building_costs_something_for_each_node(made, name, branches):
 
 
 def test_it_is_what_the_model_needs(made):
-    for regime, names in REGIMES.items():
+    for regime in REGIMES:
         for branches in (1, 4):
-            cost = made.host_cost(*names, branches=branches)
+            cost, _ = host_costs(made, regime, "value", {}, branches)
             assert cost.ns[-1] >= cost.ns[0] > 0, (regime, cost)
+    host, ready = host_costs(made, "replay", "value", {})
     model = ChunkModel(
-        host=made.host_cost(*REGIMES["replay"]),
-        ready=made.host_cost("graph_launch_latency_ns"),
+        host=host,
+        ready=ready,
         nodes=600,
         node_ns=2_000,
         in_graph_gap_ns=made.figure("node_gap_ns").value,

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rows import call, event_wait, graph, graph_event, node, nvtx, op, trace
 
 from gaptrace.analysis import analyze
@@ -496,9 +498,11 @@ def test_launch_calls_longer_than_calibrated_show_a_slow_host(api_ns, level, spe
         (12_298, 8 * 3_684, "value", 0.25),
         (4 * 6_149, 3_684 / 2, "value", 0.5**0.5),
         (3_000, 3_684, "value", 1.0),
-        (12_298, 2 * 3_684, "low", (5_867 / 12_298 / 2) ** 0.5),
-        # At this end launches are dearer, on any host.
+        (12_298, 4 * 3_684, "low", (5_867 / 12_298 / 4) ** 0.5),
+        # At the ends launches are dearer, or cheaper, on any host.
+        (12_298, 3_684, "low", 5_867 / 12_298),
         (12_298, 2 * 3_684, "high", 6_851 / 12_298),
+        (12_298, 3_684, "high", (6_851 / 12_298) ** 0.5),
         (12_298, None, "value", 0.5),
         # No loop takes no time.
         (0, 2 * 4_052, "value", 0.5**1.2),
@@ -509,6 +513,14 @@ def test_the_pace_of_the_host_is_between_that_of_a_loop_and_of_its_calls(
 ):
     found = host_pace(H200, [api_ns, 3_600], [loop_ns, np.nan], level)
     assert found == pytest.approx([speed, 1.0], abs=0.001)
+
+
+@given(st.floats(1_000, 50_000), st.one_of(st.none(), st.floats(500, 50_000)))
+def test_the_pace_of_the_host_lies_between_its_ends(api_ns, loop_ns):
+    low, value, high = (
+        host_pace(H200, [api_ns], [loop_ns], level)[0] for level in ("low", "value", "high")
+    )
+    assert 0 < low <= value <= high <= 1
 
 
 def test_a_calibration_without_the_pace_of_the_host_leaves_the_calls():
@@ -608,6 +620,7 @@ def test_a_slow_host_is_told_of(loop_us, said):
 @pytest.mark.parametrize(
     "own",
     [
+        {"start_ns": -200_000 * US},
         {"process_id": 77},
         {"domain": "another"},
         {"kind": "push_pop"},

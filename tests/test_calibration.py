@@ -21,6 +21,7 @@ from gaptrace.calibration import (
 )
 from gaptrace.cost import NotIdentifiableError
 from gaptrace.errors import CalibrationError
+from gaptrace.machine_costs import host_costs
 from gaptrace.record.calibration_json import from_object, to_object
 from gaptrace.render.calibration import calibration_text
 from gaptrace.samples import Sample, figures_of, recorder_costs
@@ -165,22 +166,23 @@ def test_the_host_cost_of_a_regime():
         for nodes in (1, 10, 100)
     ]
     lacking = figure("capture_ns", 10_000, nodes=1_000)
-    cost = calibration(*figures, lacking).host_cost(*REGIMES["update"])
+    starts = [
+        figure("graph_updated_launch_latency_ns", ns, nodes=nodes)
+        for nodes, ns in ((1, -5), (10, 20), (100, 200))
+    ]
+    cost, ready = host_costs(calibration(*figures, lacking, *starts), "update", "value", {})
     assert (cost.nodes, cost.ns) == ((1, 10, 100), (410.0, 500.0, 1_400.0))
     assert cost.fixed_ns == pytest.approx(400)
+    # Capture and update take 203, 230 and 500 ns; a latency below nothing is nothing.
+    assert ready.ns == (203.0, 250.0, 700.0)
 
 
-def test_a_host_cost_below_nothing_is_nothing():
-    figures = [figure("graph_launch_latency_ns", -5, nodes=1)]
-    figures.append(figure("graph_launch_latency_ns", 20, nodes=2))
-    assert calibration(*figures).host_cost("graph_launch_latency_ns").ns == (0.0, 20.0)
-
-
-def test_a_host_cost_needs_two_sizes():
-    made = calibration(figure("capture_ns", 5, nodes=2), figure("instantiate_ns", 5, nodes=4))
-    for names in (("capture_ns",), ("capture_ns", "instantiate_ns"), ("nothing",)):
-        with pytest.raises(NotIdentifiableError, match="at least one other size"):
-            made.host_cost(*names)
+@pytest.mark.parametrize("sizes", [(), (2,)])
+def test_a_host_cost_needs_two_sizes(sizes):
+    names = ("graph_launch_api_ns", "graph_launch_latency_ns")
+    figures = [figure(name, 5, nodes=nodes) for name in names for nodes in sizes]
+    with pytest.raises(NotIdentifiableError, match="at least one other size"):
+        host_costs(calibration(*figures), "replay", "value", {})
 
 
 def test_a_table_as_a_line():

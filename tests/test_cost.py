@@ -255,4 +255,4 @@ def test_break_even(build, per_launch, graph, expected):
 
 
 def test_amortised():
-    assert amortised_ns(7.0, 30.0, 10) == 10.0
+    assert amortised_ns(7.0, 3_000.0) == {10: 307, 100: 37, 1_000: 10}

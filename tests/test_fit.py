@@ -154,6 +154,8 @@ def verdict(single, chunk, graph=GRAPH):
         # One graph is slower than launches, or no different from them.
         ((900, 902, 898), (1100, 1101, 1099), "do_not_graph", None),
         ((1000, 1300, 700), (1100, 1101, 1099), "no_difference_shown", None),
+        # Chunks are faster than one graph, launches than both.
+        ((800, 802, 798), (900, 902, 898), "do_not_graph", None),
         # A graph by itself has nothing to be compared with but its chunks.
         (None, (1100, 1101, 1099), "one_graph", 0),
         (None, (900, 902, 898), "chunk", 100),
@@ -163,6 +165,7 @@ def test_verdicts_follow_the_clock(single, chunk, expected, gain_ns):
     found = verdict(single, chunk)
     assert (found.verdict, found.gain_ns) == (expected, gain_ns)
     assert found.regime == "replay"
+    assert bool(found.amortised_ns) == (expected in ("chunk", "one_graph"))
     sizes = {"chunk": (100, (100,) * 6), "one_graph": (600, (600,))}
     assert (found.chunk, found.schedule) == sizes.get(expected, (None, None))
     assert all(item.evidence == "timed" for item in found.inputs)
@@ -174,6 +177,8 @@ def test_a_graph_that_was_not_cut_is_compared_with_launches():
     times = measured(timing("per_launch", 3000, 3002, 2998), GRAPH)
     found = recommendation(times, times, None)
     assert (found.verdict, found.gain_ns) == ("one_graph", 2000)
+    # 1,000 ns to capture and 500 to instantiate, once.
+    assert found.amortised_ns == {10: 1150, 100: 1015, 1_000: 1002}
 
 
 def test_a_gain_by_chance_is_no_reason_for_a_graph():
@@ -193,6 +198,8 @@ def test_a_recommendation_tells_what_the_fit_holds_and_the_fastest_of_the_chunks
     assert (found.verdict, found.chunk, found.gain_ns) == ("chunk", 100, 100)
     assert found.predicted_ns == {"one_graph": 1230, "device_only": 600, "chunk": 780}
     assert found.measured_ns == {"graph:600": 1000, "chunk:200": 950, "chunk:100": 900}
+    # It was not timed what instantiating these chunks takes.
+    assert found.amortised_ns == {}
     good = plateau(uniform(model))
     assert found.plateau == (good.lo, good.hi)
     assert {each.name: (each.value, each.samples) for each in found.inputs} == {

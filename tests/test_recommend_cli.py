@@ -148,6 +148,23 @@ def test_every_input_says_how_many_observations_it_is_made_of(capsys):
     assert samples["code_per_launch_ns"] == ("trace", 12)
 
 
+def test_graphs_that_are_built_in_every_step_have_no_replays_to_share_that(capsys):
+    rebuilt = str(Path(DEMO).with_name("decoder_node.sqlite"))
+    arguments = ("recommend", rebuilt, "--calibration", str(SAVED), "--json", "--range")
+    found = json.loads(printed(capsys, *arguments, "recapture_every_step"))
+    replayed = json.loads(printed(capsys, *arguments, "graph_sync_item"))
+
+    assert (found["regime"], found["amortised_ns"]) == ("instantiate", {})
+    assert (replayed["regime"], len(replayed["amortised_ns"])) == ("replay", 3)
+
+
+def test_a_step_that_the_trace_holds_kernel_by_kernel_says_itself_what_launching_it_takes(capsys):
+    found = json.loads(printed(capsys, "recommend", DEMO, "--calibration", str(SAVED), "--json"))
+    launches = [each for each in found["inputs"] if "launch" in each["name"]]
+
+    assert [(each["name"], each["source"]) for each in launches] == [("single_launch_ns", "trace")]
+
+
 def test_the_object_holds_what_the_verdict_rests_on(capsys):
     found = json.loads(printed(capsys, "recommend", DEMO, "--calibration", str(SAVED), "--json"))
 
@@ -167,5 +184,11 @@ def test_the_object_holds_what_the_verdict_rests_on(capsys):
     assert found["sensitivity"][1]["name"] == "host_by_nodes_ns"
     assert found["alternatives"][1]["loss_ns"] == 0
     assert found["ungraphed"] == []
+    shares = found["amortised_ns"]
+    assert list(shares) == ["10", "100", "1000"]
+    # Capture and instantiation by one graph, the step by itself in the end.
+    build_ns = (shares["10"] - shares["100"]) / (1 / 10 - 1 / 100)
+    alone_ns = found["predicted_ns"]["one_graph"]
+    assert shares["1000"] == pytest.approx(alone_ns + build_ns / 1_000, abs=2)
     assert found["calibration"]["gpu"] == "NVIDIA H200"
     assert found["app_nodes"] is None

@@ -679,6 +679,20 @@ def test_a_sequence_is_summed_up_without_its_first_and_warm_up_steps():
     assert row["busy_ns"]["max"] == 20
 
 
+def test_the_device_is_behind_until_the_longest_of_what_was_launched_is_done():
+    begins = range(0, 500, 100)
+    ops, api = [], []
+    for at in begins:
+        # A long kernel, and a short one on another stream after it.
+        ops += [op(at + 10, at + 195, at), op(at + 20, at + 30, at + 1, stream_id=9)]
+        api += [call("cudaLaunchKernel", at + i, at + i + 1, at + i) for i in (0, 1)]
+    given_trace = trace(ops, api, [nvtx("step", at, at + 95) for at in begins])
+    summary = steps.step_summary(steps_of(given_trace), pieces_of(given_trace))
+
+    found = steps.unit_summary(summary, launches_of(given_trace))
+    assert found["behind_ns"].to_list() == [100]
+
+
 @pytest.mark.parametrize(("late_ns", "behind_ns"), [(0, 0), (150, 145), (1_000, 995)])
 def test_a_host_that_runs_ahead_leaves_the_device_behind(late_ns, behind_ns):
     begins = range(0, 500, 100)
@@ -694,7 +708,9 @@ def test_a_host_that_runs_ahead_leaves_the_device_behind(late_ns, behind_ns):
 
 
 def test_steps_of_the_device_are_never_behind():
-    given_trace = trace(kernels("abcabcabcabcabc"))
+    ops = [each | {"correlation_id": n} for n, each in enumerate(kernels("abcabcabcabcabc"))]
+    api = [call("cudaLaunchKernel", -100 + n, -99 + n, n) for n in range(len(ops))]
+    given_trace = trace(ops, api)
     summary = steps.step_summary(steps_of(given_trace), pieces_of(given_trace))
 
     assert steps.unit_summary(summary, launches_of(given_trace))["behind_ns"].to_list() == [None]

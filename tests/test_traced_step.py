@@ -217,3 +217,26 @@ def test_pieces_launched_in_time_tell_what_they_take_if_a_way_has_enough_of_them
 
     assert sorted(step.ways) == [(1, 3), (2, 2), (4,)]
     assert step.overlap_ns.tolist() == [0, 100, 30, 65, 0]
+
+
+def test_marks_of_another_process_do_not_cut_a_step():
+    ops, api, ranges = [], [], []
+    other = {"process_id": 2_000, "thread_id": 2_001}
+    for number in range(6):
+        at = 10_000 * number
+        for late in (0, 500):
+            launch = 10 * number + late
+            exec_id = 2 if late == 0 else 3
+            own, called = launched(at + late, launch, (60, 100), (100, 200), graph_exec=exec_id)
+            ops += own
+            api.append(called)
+        ranges.append(nvtx("step", at, at + 900))
+        # Between both launches the other one begins a step, too.
+        api.append(call("cuLaunchKernel", at + 300, at + 310, launch, **other))
+        ops.append(op(at + 2_000, at + 2_010, launch, process_id=2_000))
+        ranges.append(nvtx("step", at + 290, at + 320, **other))
+    recorded = trace(ops, api, ranges, granularity="node")
+    analysis = analyze(recorded)
+    step = traced_step(recorded, analysis.executions, analysis.steps)
+
+    assert (step.sizes, step.repeats) == ((2, 2), 6)

@@ -258,6 +258,125 @@ def test_work_that_overlaps_counts_once_and_the_sequence_with_most_time_is_first
     assert second.one_graph_ns == 3_000 + 15_000 + 2 * 300
 
 
+def two_processes(*offsets_us, intervals_us=(10, 10)):
+    """Eight steps of ten kernels in each of as many processes, that begin so much later."""
+    ops, api, ranges = [], [], []
+    for process, (offset_us, interval_us) in enumerate(
+        zip(offsets_us, intervals_us[: len(offsets_us)], strict=True), 1
+    ):
+        own = {"process_id": process, "thread_id": 100 + process}
+        at = offset_us * US
+        for _ in range(8):
+            begin = at
+            for name in TEN:
+                number = len(api)
+                api.append(call("cuLaunchKernel", at, at + US, number, **own))
+                ops.append(op(at + 2 * US, at + 4 * US, number, name=name, process_id=process))
+                at += interval_us * US
+            api.append(call("cudaStreamSynchronize", at, at + 5 * US, **own))
+            ranges.append(nvtx("step", begin, at + 5 * US, **own))
+            at += 15 * US
+    return trace(ops, api, ranges, granularity=None)
+
+
+def test_steps_of_another_process_on_the_device_change_nothing():
+    (alone,) = weighed(two_processes(0))
+    both = weighed(two_processes(0, 42))
+
+    assert (alone.steps, alone.kernels) == (7, 10)
+    assert both == (alone, alone)
+
+
+@pytest.mark.parametrize("intervals_us", [(10, 20), (20, 10)])
+def test_the_sequence_with_most_time_is_first_whichever_began_first(intervals_us):
+    first, second = weighed(two_processes(0, 42, intervals_us=intervals_us))
+
+    assert (first.launch_ns, second.launch_ns) == (16_000, 8_000)
+
+
+def with_calls(recorded, change):
+    """The same with each call changed."""
+    api = [each | change(each) for each in recorded.api.drop("call_id", "capture_id").to_dicts()]
+    ops, ranges = recorded.ops.drop("call_id").to_dicts(), recorded.nvtx.to_dicts()
+    return trace(ops, api, ranges, granularity=None)
+
+
+def test_a_copy_that_the_host_waits_for_is_a_wait_inside_whatever_its_memory():
+    copying = program(*[[*TEN[:5], ("from", "pinned"), *TEN[5:]]] * 5)
+
+    def blocking(each):
+        return {"kind": "blocking_copy"} if each["name"] == "cudaMemcpyAsync" else {}
+
+    (free,), (held,) = weighed(copying), weighed(with_calls(copying, blocking))
+    assert (free.cause, held.cause) == (None, "waits_inside")
+
+
+def test_calls_that_copy_do_not_show_the_pace_of_the_host():
+    copies = [("from", "pinned")] * 3
+    recorded = program(*[["a", *copies, "b", *copies, "c"]] * 5)
+
+    def long(each):
+        return {"end_ns": each["start_ns"] + 8 * US} if each["name"] == "cudaMemcpyAsync" else {}
+
+    assert weighed(recorded)[0].host_pace == 1.0
+    assert weighed(with_calls(recorded, long))[0].host_pace == 1.0
+
+
+def test_steps_of_the_warm_up_are_not_looked_at():
+    (found,) = weighed(program(*[TEN] * 8, slow=(0, 1)))
+
+    assert (found.steps, found.launch_ns) == (6, 8_000)
+
+
+def test_a_program_whose_device_hardly_waits_is_not_advised_by_its_launches():
+    found = analyze(program(*[TEN] * 5, kernel_us=2_000), calibration=calibration()).recommendation
+
+    assert (found.verdict, found.cause, found.nodes) == ("do_not_graph", None, None)
+    assert [each.cause for each in found.ungraphed] == ["large_kernels"]
+
+
+def test_a_slow_host_is_told_of_in_a_program_with_graphs_too():
+    single = program(*[TEN] * 5, slow=range(5))
+    at = single.ops["end_ns"].max() + 1_000 * US
+    launches = [at + 300 * US * number for number in range(6)]
+    ops = [graph(begin + 100 * US, begin + 140 * US, 1_000 + begin) for begin in launches]
+    api = [call("cudaGraphLaunch", begin, begin + 100 * US, 1_000 + begin) for begin in launches]
+    both = trace(
+        [*single.ops.drop("call_id").to_dicts(), *ops],
+        [*single.api.drop("call_id", "capture_id").to_dicts(), *api],
+        [
+            *single.nvtx.to_dicts(),
+            nvtx("host pace", -5, None, kind="mark", payload=60_000, domain="gaptrace"),
+        ],
+        granularity="graph",
+    )
+    loop = Figure("host_loop_ns", None, 1, None, 60_000, 60_000, 60_000, 1)
+    known = calibration()
+    known = replace(known, figures=(*known.figures, loop))
+    found = analyze(both, calibration=known).recommendation
+
+    (step,) = found.ungraphed
+    assert step.host_pace < 0.8
+    assert "slow_host" in [each.code for each in found.warnings]
+
+
+@pytest.mark.parametrize("late_ns", [(0, 0, 0, 0, 0), (0, 500, 0, 500, 0)])
+def test_kernels_that_the_host_launches_in_one_order_are_alike_whichever_begins_first(late_ns):
+    ops, api, ranges = [], [], []
+    for at, late in zip(range(0, 500 * US, 100 * US), late_ns, strict=True):
+        for i, (name, stream) in enumerate([("a", 7), ("b", 9), ("c", 7), ("d", 9)]):
+            number, begin = len(api), at + 20 * US + 10 * US * (i // 2)
+            api.append(call("cuLaunchKernel", at + i * US, at + i * US + 500, number))
+            # Of two that run side by side now one begins first, now the other.
+            start = begin + (late if stream == 7 else 250)
+            ops.append(op(start, start + 4 * US, number, name=name, stream_id=stream))
+        api.append(call("cudaStreamSynchronize", at + 10 * US, at + 50 * US))
+        ranges.append(nvtx("step", at, at + 60 * US))
+    (found,) = weighed(trace(ops, api, ranges, granularity=None))
+
+    assert found.cause != "dynamic_steps"
+
+
 def test_chunks_of_kernels_pay_for_their_cuts():
     recorded = program(*[TEN] * 5, kernel_us=12)
     (found,) = weighed(recorded, graph_launch_latency_ns=(3_000, 1_002_000))
@@ -266,6 +385,20 @@ def test_chunks_of_kernels_pay_for_their_cuts():
     assert (found.verdict, found.chunk) == ("chunk", 9)
     assert found.one_graph_ns == 12_000 + 10 * 12_300
     assert found.per_launch_ns - found.gain_ns == 3_000 + 10 * 12_300 + 500
+    assert found.best_ns == 3_000 + 10 * 12_300 + 500
+    assert (found.schedule, found.plateau) == ((1, 9), (9, 9))
+
+
+def test_what_is_advised_for_kernels_is_told_as_for_graphs():
+    recorded = program(*[TEN] * 5, kernel_us=12)
+    dear = calibration(graph_launch_latency_ns=(3_000, 1_002_000))
+    found = analyze(recorded, calibration=dear).recommendation
+
+    assert (found.verdict, found.chunk, found.schedule) == ("chunk", 9, (1, 9))
+    assert found.plateau == (9, 9)
+    assert found.predicted_ns["chunk"] == found.ungraphed[0].best_ns
+    # A step of 126.5 us; to capture and instantiate once takes 80 and 50 us.
+    assert found.amortised_ns == {10: 139_500, 100: 127_800, 1_000: 126_630}
 
 
 def test_a_graph_pays_later_where_capturing_is_dear():

@@ -29,10 +29,10 @@ class TimeType(click.ParamType[int]):
         # A fraction of a nanosecond is no time; seconds were meant, say.
         if match is None or (match[2] == "" and "." in match[1]):
             self.fail(f"{value!r} is no time; write 1.5s, 200ms, 30us or 1500 (ns)", param, ctx)
-        time_ns = round(float(match[1]) * _UNITS[match[2]])
-        if time_ns > _LAST_NS:
+        time_ns = float(match[1]) * _UNITS[match[2]]
+        if time_ns >= _LAST_NS:  # or infinite
             self.fail(f"{value!r} is later than any recording can be", param, ctx)
-        return time_ns
+        return round(time_ns)
 
 
 TIME = TimeType()

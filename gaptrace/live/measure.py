@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from gaptrace.errors import GpuError
+from gaptrace.errors import GpuError, ScheduleError
 from gaptrace.live import arrays
 from gaptrace.live.agreement import TOLERANCE, differences
 from gaptrace.live.arms import Runner, Start, graph_arms, per_launch, put_back, wait
@@ -162,6 +162,11 @@ class StepBench:
                     )
             if "per_launch" not in arms:
                 runners, found = runners[len(single) :], found[len(single) :]
+            if not runners:
+                raise ScheduleError(
+                    f"nothing to time: no chunk is smaller than the graph of {self.nodes} nodes; "
+                    "give smaller sizes, or more arms"
+                )
             return self._timed(runners, found, rounds, steps, warnings)
 
     def launch_costs(self, rounds: int) -> list[LaunchCost]:

@@ -94,10 +94,6 @@ def _pairs(marker: dict[str, Column], texts: list[str], process: int) -> list[di
     return found
 
 
-def _domain(name: str) -> str | None:
-    return None if name == DEFAULT_DOMAIN else name
-
-
 def _tell_apart(ranges: list[dict[str, Any]]) -> None:
     """Mark ranges that cannot have been pushed and popped."""
     nested: dict[tuple[int, str | None], list[dict[str, Any]]] = {}

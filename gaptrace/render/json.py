@@ -69,6 +69,7 @@ def recommendation_object(
         "gain_interval_ns": _list(recommendation.gain_interval_ns),
         "gain_cap_ns": recommendation.gain_cap_ns,
         "break_even_replays": recommendation.break_even_replays,
+        "amortised_ns": {str(count): ns for count, ns in recommendation.amortised_ns.items()},
         "alternatives": [asdict(item) for item in recommendation.alternatives],
         "sensitivity": [asdict(item) for item in recommendation.sensitivity],
         "ungraphed": [

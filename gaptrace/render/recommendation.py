@@ -10,6 +10,7 @@ from gaptrace.render.app_nodes import converted
 from gaptrace.render.page import Section, section
 from gaptrace.render.units import count, duration, times
 from gaptrace.render.words import STEP_FIGURES
+from gaptrace.schedules import closed_form
 
 _ARMS = {
     "per_launch": "kernel by kernel",
@@ -33,7 +34,7 @@ def recommendation_section(recommendation: Recommendation, app_nodes: int | None
         Text(f"verdict {found.verdict}, regime {verdicts.regime(found)}"),
     ]
     lines += map(Text, _sizes(found, app_nodes))
-    lines += map(Text, _gain(found))
+    lines += map(Text, [*_gain(found), *_amortised(found)])
     if cap := verdicts.gain_cap(found):
         lines.append(Text(cap))
     if found.alternatives:
@@ -58,8 +59,14 @@ def _sizes(found: Recommendation, app_nodes: int | None) -> list[str]:
                 f"about as good (within 0.5 %): chunks of {count(lo)} to {count(hi)} CUDA nodes, "
                 f"of {count(found.nodes)}"
             )
+    if found.verdict == "chunk" and found.schedules:
+        device, host = (count(round(size)) for size in closed_form(found.schedules.model))
+        lines.append(
+            f"explained: about {device} CUDA nodes where the device is the slower side, "
+            f"about {host} where the host is"
+        )
     if found.schedule and len(set(found.schedule[:-1])) > 1:
-        lines.append(f"growing chunks, CUDA nodes: {_listed(found.schedule)}")
+        lines.append(f"chunks in launch order, CUDA nodes: {_listed(found.schedule)}")
     if app_nodes and found.nodes and found.chunk:
         own = converted(found.chunk, found.nodes, app_nodes)
         text = f"chunk: {count(found.chunk)} CUDA nodes = {count(own)} app nodes"
@@ -94,6 +101,15 @@ def _gain(found: Recommendation) -> list[str]:
             f"after {count(found.break_even_replays)} replays"
         )
     return lines
+
+
+def _amortised(found: Recommendation) -> list[str]:
+    if not found.amortised_ns:
+        return []
+    shares = ", ".join(
+        f"{duration(ns)} over {count(replays)}" for replays, ns in found.amortised_ns.items()
+    )
+    return [f"with its share of capture and instantiation a step costs {shares} replays"]
 
 
 def _alternatives(found: Recommendation, app_nodes: int | None) -> RenderableType:
@@ -152,7 +168,8 @@ def _sources(found: Recommendation) -> list[str]:
 def _input(item: Parameter) -> str:
     name = item.name.removesuffix("_ns").replace("_", " ")
     if not item.name.endswith("_ns"):
-        return f"{name} {item.value:g}"
+        shown = count(round(item.value)) if item.value.is_integer() else f"{item.value:.3g}"
+        return f"{name} {shown}"
     text = f"{name} {duration(item.value)}"
     if item.low is not None and item.high is not None and item.low < item.high:
         text += f" ({duration(item.low)} to {duration(item.high)})"

@@ -108,12 +108,13 @@ def _one_graph(found: Recommendation) -> str:
 
 def _chunk(found: Recommendation) -> str:
     text = "Capture the step, and cut" if found.regime is None else "Cut"
-    text += f" the graph into chunks of {count(found.chunk or 0)} CUDA nodes"
+    simple = f"chunks of {count(found.chunk or 0)} CUDA nodes"
+    saves = f": it saves {duration(found.gain_ns)} a step" if found.gain_ns else ""
     if found.schedule and len(set(found.schedule[:-1])) > 1:
-        text += f", or better into {len(found.schedule)} that grow"
-    if found.gain_ns:
-        text += f": it saves {duration(found.gain_ns)} a step"
-    return f"{text}."
+        grows = list(found.schedule[:-1]) == sorted(found.schedule[:-1])
+        many = f"{len(found.schedule)} {'growing' if grows else 'unequal'} chunks"
+        return f"{text} the graph into {many}{saves}. The best equal ones are {simple}."
+    return f"{text} the graph into {simple}{saves}."
 
 
 def _merge(found: Recommendation) -> str:
