@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaptrace.errors import GpuError, ResultError
+from gaptrace.errors import GpuError, ResultError, ScheduleError
 from gaptrace.record.machine import probe_driver
 from gaptrace.timings import gain
 
@@ -88,6 +88,15 @@ def test_arms_of_a_torch_step(torch):
     measured = gaptrace.measure(lambda: chain(x, 50), state=[x], chunks=(20, 7), rounds=3)
     check(measured, 50)
     assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("chunks", [(), (20,)])
+def test_no_arm_is_left_to_time(cupy, chunks):
+    import gaptrace
+
+    x = cupy.arange(1000, dtype=cupy.float32)
+    with pytest.raises(ScheduleError, match="no chunk is smaller than the graph of 12 nodes"):
+        gaptrace.measure(lambda: chain(x, 12), state=x, arms=("chunks",), chunks=chunks)
 
 
 def test_a_step_that_makes_new_arrays(cupy):
