@@ -147,6 +147,8 @@ def _decided(
     cuts_ns = _sum(waiting, pl.col("detail") == "between_graphs")
     untraced_ns = cuts_ns * spared
     if cause.startswith("device_queued") and untraced_ns >= NOISE_FRACTION * span_ns:
+        if known is not None and known.verdict in ("one_graph", "merge") and known.gain_ns:
+            return known
         # Other chains have pauses, too, which are not in this step.
         gap_ns = (step.graphs - 1) * (step.queued_gap_ns or 0.0) * spared
         gain_ns = round(min(gap_ns, untraced_ns / step.chains))

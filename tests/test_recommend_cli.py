@@ -158,6 +158,16 @@ def test_graphs_that_are_built_in_every_step_have_no_replays_to_share_that(capsy
     assert (replayed["regime"], len(replayed["amortised_ns"])) == ("replay", 3)
 
 
+@pytest.mark.parametrize("unit", ["graph:25/step", "graph:10/step"])
+def test_a_cut_step_is_told_to_be_uncut_with_the_gain_that_its_table_shows(unit, capsys):
+    arguments = ("recommend", DEMO, "--calibration", str(SAVED), "--json", "--range", unit)
+    found = json.loads(printed(capsys, *arguments))
+    (now,) = (each for each in found["alternatives"] if each["name"] == "now")
+
+    assert (found["verdict"], found["schedule"]) == ("one_graph", [75])
+    assert found["gain_ns"] == now["loss_ns"] > 2_000
+
+
 def test_a_step_that_the_trace_holds_kernel_by_kernel_says_itself_what_launching_it_takes(capsys):
     found = json.loads(printed(capsys, "recommend", DEMO, "--calibration", str(SAVED), "--json"))
     launches = [each for each in found["inputs"] if "launch" in each["name"]]
