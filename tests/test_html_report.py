@@ -232,6 +232,18 @@ def test_the_command_writes_the_file(tmp_path, capsys, monkeypatch):
     assert "only from 0 ns" in Page(Path("other.html").read_text()).words
 
 
+def test_a_dash_is_standard_output(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = str(SAMPLES[0])
+    assert main(["report", source, "-o", "page.html"]) == 0
+    capsys.readouterr()
+
+    assert main(["report", source, "-o", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (Path("page.html").read_text(), "")
+    assert not Path("-").exists()
+
+
 def test_a_place_that_cannot_be_written_is_an_error_in_a_line(tmp_path, capsys):
     for place, said in (
         (tmp_path / "no" / "x.html", "no: no such folder; make it, or name another"),

@@ -18,7 +18,7 @@ from gaptrace.cli.pages import check_is_free, write_page
     default=Path("report.html"),
     show_default=True,
     metavar="FILE",
-    help="Where to write it.",
+    help="Where to write it; - is standard output.",
 )
 @window_options
 @calibration_option
@@ -42,7 +42,9 @@ def command(
     from gaptrace.cli.progress import working
     from gaptrace.render.html import html_report
 
-    check_is_free(output)
+    is_stdout = output == Path("-")
+    if not is_stdout:
+        check_is_free(output)
     read = load(trace)
     calibration = calibration_for(read, calibration_file)
     analysis = analyze(
@@ -55,4 +57,7 @@ def command(
     )
     with working("drawing"):
         text = html_report(analysis, calibration=calibration)
-    write_page(output, text, "report")
+    if is_stdout:
+        click.echo(text, nl=False)
+    else:
+        write_page(output, text, "report")
