@@ -127,10 +127,8 @@ def advise(
     whole = (nodes,)
     now = whole if whole in ways else ways[0]
     found = plateau(costs.uniform_ns)
-    sizes = uniform_sizes(costs.model, found.recommended)
     growing = growing_with_reserve(costs.model)
-    if costs.step_ns(growing) < costs.step_ns(sizes) * (1 - NOISE_FRACTION):
-        sizes = growing
+    sizes = best_sizes(costs, found.recommended, growing)
     best_ns, now_ns = costs.step_ns(sizes), costs.step_ns(now)
     cap = float("inf") if cap_ns is None else cap_ns
     gain_ns = min(now_ns - best_ns, cap)
@@ -151,6 +149,13 @@ def advise(
         predicted_ns=_predicted(costs, cut, growing),
         alternatives=_alternatives(costs, cut, growing, now, best_ns),
     )
+
+
+def best_sizes(costs: StepCosts, recommended: int, growing: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the chunks of the recommended size, or those that grow where that pays."""
+    sizes = uniform_sizes(costs.model, recommended)
+    pays = costs.step_ns(growing) < costs.step_ns(sizes) * (1 - NOISE_FRACTION)
+    return growing if pays else sizes
 
 
 def _verdict(

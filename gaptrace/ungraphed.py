@@ -20,9 +20,9 @@ from gaptrace.machine_costs import (
     launch_slowdown,
     value_of,
 )
-from gaptrace.predict import StepCosts
+from gaptrace.predict import StepCosts, best_sizes
 from gaptrace.recommendation import NOISE_FRACTION, UngraphedStep, Verdict
-from gaptrace.schedules import plateau, uniform_sizes
+from gaptrace.schedules import growing_with_reserve, plateau
 from gaptrace.steps import Steps
 from gaptrace.trace import Trace
 from gaptrace.untraced import recorder_of
@@ -208,7 +208,7 @@ def _weighed(row: Mapping[str, Any], trace: Trace, calibration: Calibration) -> 
         replace(costs, launch_ns=ends[1].launch_ns),
     ]
     found = plateau(costs.uniform_ns)
-    sizes = uniform_sizes(costs.model, found.recommended)
+    sizes = best_sizes(costs, found.recommended, growing_with_reserve(costs.model))
     single_ns, best_ns = costs.per_launch_ns, costs.step_ns(sizes)
     gains = [each.per_launch_ns - each.step_ns(sizes) for each in (costs, *ends)]
     verdict, cause = _verdict(row, gains[0], single_ns)
@@ -217,7 +217,7 @@ def _weighed(row: Mapping[str, Any], trace: Trace, calibration: Calibration) -> 
     return UngraphedStep(
         unit=row["unit"],
         device_id=row["device_id"],
-        verdict=verdict or ("one_graph" if found.recommended == nodes else "chunk"),
+        verdict=verdict or ("one_graph" if len(sizes) == 1 else "chunk"),
         cause=cause,
         steps=row["steps"],
         host_pace=float(np.median(host_pace(calibration, row["api_ns"], row["loop_ns"], "value"))),

@@ -8,6 +8,7 @@ from rows import call, graph, nvtx, op, trace
 
 from gaptrace.analysis import analyze
 from gaptrace.calibration import Calibration, Figure, Machine
+from gaptrace.render.verdicts import verdict
 
 US = 1000
 #: Name -> value, low, high, ns. Launches took 1.0 us, under the recorder 1.25 us.
@@ -387,6 +388,20 @@ def test_chunks_of_kernels_pay_for_their_cuts():
     assert found.per_launch_ns - found.gain_ns == 3_000 + 10 * 12_300 + 500
     assert found.best_ns == 3_000 + 10 * 12_300 + 500
     assert (found.schedule, found.plateau) == ((1, 9), (9, 9))
+
+
+def test_kernels_may_be_cut_into_chunks_that_grow():
+    sixty = [f"k{number}" for number in range(60)]
+    dear = calibration(graph_launch_latency_ns=(3_000, 1_002_000))
+    found = analyze(program(*[sixty] * 5, kernel_us=12), calibration=dear).recommendation
+
+    # The first begins after 3 us; behind its 12.3 us so many more nodes hide, and so on.
+    assert (found.verdict, found.chunk, found.schedule) == ("chunk", 8, (1, 7, 52))
+    (step,) = found.ungraphed
+    # Nothing but the first launch and both cuts is added to the device's time.
+    assert step.best_ns == 3_000 + 60 * 12_300 + 2 * 500
+    assert verdict(found).startswith("Capture the step, and cut the graph into 3 growing chunks: ")
+    assert verdict(found).endswith(" The best equal ones are chunks of 8 CUDA nodes.")
 
 
 def test_what_is_advised_for_kernels_is_told_as_for_graphs():

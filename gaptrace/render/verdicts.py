@@ -113,7 +113,8 @@ def _chunk(found: Recommendation) -> str:
     if found.schedule and len(set(found.schedule[:-1])) > 1:
         grows = list(found.schedule[:-1]) == sorted(found.schedule[:-1])
         many = f"{len(found.schedule)} {'growing' if grows else 'unequal'} chunks"
-        return f"{text} the graph into {many}{saves}. The best equal ones are {simple}."
+        equal = "" if found.chunk == found.nodes else f" The best equal ones are {simple}."
+        return f"{text} the graph into {many}{saves}.{equal}"
     return f"{text} the graph into {simple}{saves}."
 
 
