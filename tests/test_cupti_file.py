@@ -501,6 +501,9 @@ def test_ends_of_copies_that_cannot_be_are_cut_and_said(tmp_path):
         record("synchronization", start=90, end=95, type=3, correlation_id=4, stream_id=8),
         record("synchronization", start=105, end=140, type=3, correlation_id=8, stream_id=8),
         record("synchronization", start=150, end=160, type=3, correlation_id=9, stream_id=8),
+        # A stream was told to wait for an event, and the host waited for one: of earlier work.
+        record("synchronization", start=110, end=112, type=2, correlation_id=7, stream_id=8),
+        record("synchronization", start=113, end=118, type=1, correlation_id=7, stream_id=8),
     )
     kernel = record("kernel", start=50, end=60, correlation_id=3, stream_id=7)
     trace = trace_of(

@@ -13,6 +13,8 @@ from gaptrace.record.cupti_spool import Column
 
 _WORK = ("kernel", "memcpy", "memcpy_peer", "memset", "graph_trace")
 _COPIES = ("memcpy", "memcpy_peer", "memset")
+#: CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE.
+_STREAM_SYNCHRONIZE = 3
 _FOREVER = np.iinfo(np.int64).max
 _KEY = 1 << 32
 
@@ -30,7 +32,10 @@ def bound_ends(columns: dict[str, dict[str, Column]]) -> int:
     streams = np.concatenate([_stream(columns[family]) for family in _WORK])
     order = np.lexsort((starts, streams))
     next_work = _Later(streams[order], starts[order], starts[order])
-    waits = columns["synchronization"]
+    # A wait for an event, by the host or a stream, says nothing of what was queued after the event.
+    synchronized = columns["synchronization"]
+    for_stream = synchronized["type"] == _STREAM_SYNCHRONIZE
+    waits = {name: column[for_stream] for name, column in synchronized.items()}
     order = np.lexsort((waits["correlation_id"], _stream(waits)))
     returned = _Later(
         _stream(waits)[order], waits["correlation_id"].astype(np.int64)[order], waits["end"][order]
