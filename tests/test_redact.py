@@ -157,6 +157,40 @@ def test_names_that_tell_something_are_numbered(tmp_path, name):
 @pytest.mark.parametrize(
     "name",
     [
+        "load /lustre/acme/ckpt/model-00001-of-00002.safetensors",
+        "/nowhere/data.parquet",
+        "/nowhere/x.tar.gz",
+        "copy of /nowhere/t.sqlite",
+        "C:/acme/x",
+        "\\\\fileserver\\acme\\x.pt",
+        "/work/acme/run7/latest",
+        "/data2/acme/run",
+        "/gpfs/acme",
+        "bind 2001:db8::42",
+        "2001:db8:0:0:0:0:0:42",
+        "rank 0 on node12",
+    ],
+)
+def test_paths_and_machines_of_many_kinds_are_numbered(tmp_path, name):
+    source = export(
+        tmp_path / "t.sqlite",
+        kernels=[kernel(1, 2)],
+        capture=[named("PROCESS_0:ENVIRONMENT_VARIABLE", "HOSTNAME=node12.corp.example")],
+    )
+    with ExportFile(source) as file:
+        assert Hider(file)(name.encode()) == "hidden 1"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/net/conv1/Conv",
+        "/shared/Gather",
+        "/network/block.3/norm.weight_orig",
+        "epoch 12:30:45",
+        "cub::detail",
+        "a::b::c",
+        "dead::beef::cafe",
         "/encoder/layer.0/attention/MatMul",
         "/model/layers.11/self_attn/q_proj",
         "train/step",

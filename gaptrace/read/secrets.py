@@ -127,14 +127,19 @@ def identities(export: ExportFile) -> set[str]:
     names = set()
     for name, value in variables(export):
         if name in ("HOSTNAME", "LOGNAME", "USER", "USERNAME"):
-            names.add(value.strip("\"'"))
+            names |= _with_first_label(value.strip("\"'"))
         elif name == "HOME" and (home := _HOME.fullmatch(value.strip("\"'"))):
             names.add(home[1])
     for table in ("META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV"):
         for name, value in _pairs(export, table):
             if name.endswith((":USER_NAME", "DEVICE_DISPLAY_NAME")) or name == "Hostname":
-                names.add(value)
+                names |= _with_first_label(value)
     return {name for name in names if len(name) > 2} - _ANYBODY
+
+
+def _with_first_label(name: str) -> set[str]:
+    """A name, and of a machine with its domain the machine alone."""
+    return {name, name.split(".")[0]}
 
 
 def _pairs(export: ExportFile, table: str) -> Iterator[tuple[str, str]]:

@@ -9,12 +9,17 @@ from gaptrace.read.sqlite import ExportFile
 #: the path of a file; a path from home; one of Windows; an address of mail or IP, a URL; and
 #: variables that hold such. Names of modules, as in /encoder/layer.0/MatMul, are none of these.
 _PERSONAL = re.compile(
-    r"(?<![\w/.])/(?:bin|boot|data|dev|etc|home|lib|lib64|media|mnt|nfs|opt|proc|root|run|scratch"
-    r"|srv|sys|tmp|Users|usr|var|Volumes|workspace)\b"
-    r"|(?<![\w/.])/(?:[\w.+@-]+/)*[\w+-]+\.[A-Za-z]\w{0,4}(?![\w./])"
-    r"|(?<!\w)~\w*/|\b[A-Za-z]:\\"
+    r"(?<![\w/.])/(?:beegfs|bin|boot|ceph|cluster|data\d*|dev|disk\d*|efs|etc|fsx|gpfs|home|lib"
+    r"|lib64|lustre|media|mnt\d*|nfs\d*|opt|proc|projects|raid\d*|root|run|scratch\d*|srv|ssd\d*"
+    r"|storage|sys|tmp|[Uu]sers|usr|var|Volumes|weka|work|workspace)\b"
+    r"|(?<![\w/.])/(?:[\w.+@-]+/)*[\w.+-]+\.(?:[A-Za-z]\w{0,4}|checkpoint|engine|nsys-rep|parquet"
+    r"|pickle|safetensors|sqlite\d?)(?![\w./])"
+    r"|(?<!\w)~\w*/|\b[A-Za-z]:[\\/]|\\\\[\w.-]+\\"
     r"|[\w.+-]+@[\w-]+\.\w|\b\w+://\w"
     r"|(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"
+    # IPv6: with :: or at least five groups, and a digit; C++ names have letters beyond f.
+    r"|(?<![\w:])(?=[\dA-Fa-f:]*\d)(?=[\dA-Fa-f:]*::|(?:[\dA-Fa-f]{1,4}:){4})"
+    r"[\dA-Fa-f]{1,4}:[\dA-Fa-f]{0,4}:[\dA-Fa-f:]+(?![\w:])"
     r"|\b(?:HOME|HOSTNAME|LOGNAME|PATH|PWD|USER)="
 )
 #: Shorter values of secrets could be part of any word.
