@@ -10,6 +10,8 @@ from importlib.util import find_spec
 import pytest
 
 from gaptrace.cli import main
+from gaptrace.live import plans
+from gaptrace.live.notes import RunNotes
 from gaptrace.record.machine import probe_driver
 from gaptrace.render.arms import arms_text
 from gaptrace.render.replays import replays_text
@@ -190,3 +192,18 @@ def test_what_replays_found_as_text():
         " per\n  launch\n"
         "    node 3 add, parameter 0: the address 0x7f10 when captured (freed since)\n"
     )
+
+
+def test_an_error_of_the_measurement_is_noted_and_the_program_goes_on(monkeypatch):
+    def broken(step, **settings):
+        step()
+        raise RuntimeError("out of memory\nin the pool")
+
+    notes = RunNotes(None, [])
+    monkeypatch.setattr("gaptrace.live.measure.measure", broken)
+    monkeypatch.setattr(plans, "_plan", plans._Plan(notes, {}, False))
+    calls = []
+    step = plans.planned(lambda x: calls.append(x) or len(calls), "token")
+
+    assert [step(1) for _ in range(6)] == [1, 2, 3, 5, 6, 7]
+    assert notes.arms == {"token": {"error": "step token: RuntimeError: out of memory in the pool"}}

@@ -75,6 +75,8 @@ def _timed(function: Callable[P, R], name: str, plan: _Plan) -> Callable[P, R]:
             return as_object(measure(step, state=(args, kwargs), **plan.arms or {}))
         except GaptraceError as error:
             return {"error": f"step {name}: {error}"}
+        except Exception as error:  # the program shall go on as if nothing had been
+            return {"error": f"step {name}: {type(error).__name__}: {' '.join(str(error).split())}"}
 
     return call
 
