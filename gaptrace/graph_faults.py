@@ -137,7 +137,8 @@ def stale_execs(trace: Trace) -> pl.DataFrame:
         process_id, graph_exec_id; freed: calls that freed memory between the building and the
         last launch; call_name: the first of them.
     """
-    memory = trace.api.filter(pl.col("kind").is_in(["allocate", "free"])).select(
+    done = pl.col("return_code").fill_null(0) == 0
+    memory = trace.api.filter(pl.col("kind").is_in(["allocate", "free"]) & done).select(
         "process_id",
         "start_ns",
         "name",

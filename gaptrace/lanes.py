@@ -144,7 +144,7 @@ def _streams(streams: Group, window: tuple[int, int]) -> list[_Lane]:
         *([pl.format("device {} ", "device_id")] if several["device_id"] else []),
         *([pl.format("process {} ", "process")] if several["process_id"] else []),
         *([pl.format("context {} ", "context_id")] if alike else []),
-        pl.format("stream {}", "stream_id"),
+        pl.format("stream {}", pl.col("stream_id").cast(pl.String).fill_null("unknown")),
     )
     named = own.join(processes, on="process_id", how="left", maintain_order="left")
     shared = {

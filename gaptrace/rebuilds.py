@@ -21,8 +21,9 @@ def rebuilds(trace: Trace, executions: pl.DataFrame, windows: pl.DataFrame) -> p
     Returns:
         process_id; launches: graph launches called between the first op and the last, as all that
         follows; instantiated, updated: calls; refused: further updates that failed, because the
-        graph had changed too much; captures: sound ones; shapes: distinct node counts among them;
-        shape_changes: captures with another node count than the one before; kept: the most execs
+        graph had changed too much; captures: sound ones; shapes: distinct node counts among those
+        of a thread, the most; shape_changes: captures with another node count than the one before
+        on their thread; kept: the most execs
         that existed at once, as far as their making and destroying was recorded;
         habit: what comes with about every launch (`PER_LAUNCH`, `LEAST_BUILDS`), else null:
         instantiated_alike: anew from captures of one shape, alternating_shapes: anew because
@@ -35,7 +36,7 @@ def rebuilds(trace: Trace, executions: pl.DataFrame, windows: pl.DataFrame) -> p
     api = trace.api.filter(pl.col("start_ns").is_between(begin, end))
     phase, failed = pl.col("phase"), pl.col("return_code").fill_null(0) != 0
     made = api.group_by("process_id").agg(
-        instantiated=(phase == "instantiate").sum(),
+        instantiated=((phase == "instantiate") & ~failed).sum(),
         updated=((phase == "update") & ~failed).sum(),
         refused=((phase == "update") & failed).sum(),
     )
@@ -44,12 +45,15 @@ def rebuilds(trace: Trace, executions: pl.DataFrame, windows: pl.DataFrame) -> p
         captures(trace.api)
         .filter(pl.col("start_ns") >= begin, pl.col("end_ns") <= end)
         .filter(pl.col("is_sound") & (nodes > 0))
-        .group_by("process_id", maintain_order=True)
+        # Threads take turns with graphs of their own, each of one shape.
+        .group_by("process_id", "thread_id", maintain_order=True)
         .agg(
             captures=pl.len(),
             shapes=nodes.n_unique(),
             shape_changes=(nodes != nodes.shift(1)).sum(),
         )
+        .group_by("process_id", maintain_order=True)
+        .agg(pl.col("captures").sum(), pl.col("shapes").max(), pl.col("shape_changes").sum())
     )
     counts = ["instantiated", "updated", "refused", "captures", "shapes", "shape_changes", "kept"]
     return (

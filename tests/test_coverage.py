@@ -1,10 +1,11 @@
 """Before an idle figure: is what was launched also there as executed?"""
 
 import pytest
-from rows import PROCESS, THREAD, call, graph, nvtx, op, overhead, trace
+from rows import PROCESS, THREAD, call, graph, graph_event, nvtx, op, overhead, trace
 
 from gaptrace.coverage import check_coverage, recording_facts
 from gaptrace.errors import NotRecordedError
+from gaptrace.graphs import graph_nodes
 
 
 def launches(count, first=1):
@@ -21,6 +22,30 @@ def codes(given_trace):
 
 def test_a_healthy_trace_gets_no_warning():
     assert codes(trace(ops(50), launches(50))) == []
+
+
+def test_launches_of_another_thread_into_a_capture_are_not_lost():
+    """PyTorch's backward pass launches from a thread of its own."""
+    api = [call("cudaStreamBeginCapture", -900, -890)]
+    api += [call("cudaLaunchKernel", -800 + i, -799 + i) for i in range(40)]
+    others = [call("cudaLaunchKernel", -700 + i, -699 + i, thread_id=77) for i in range(60)]
+    built = [call("cudaStreamEndCapture", -500, -490), call("cudaGraphInstantiate", -480, -470)]
+    events = [
+        graph_event(-495, "graph", graph_id=1),
+        graph_event(-475, "exec", graph_id=1, graph_exec_id=2),
+    ]
+
+    def recorded(inside):
+        return trace(ops(50), [*api, *inside, *built, *launches(50)], graph_events=events)
+
+    assert codes(recorded(others)) == []
+    assert graph_nodes(recorded([]))["nodes"].to_list() == [40]
+    # How many of theirs are nodes is not known.
+    assert graph_nodes(recorded(others)).is_empty()
+    # After the capture they are lost.
+    late = [each | {"start_ns": -400, "end_ns": -399} for each in others]
+    with pytest.raises(NotRecordedError):
+        check_coverage(recorded(late))
 
 
 def test_graph_launches_without_any_graph_execution_are_refused():

@@ -161,6 +161,12 @@ def test_memory_freed_before_building_or_after_the_last_launch_is_not(at):
     assert used(free(at)) == []
 
 
+def test_calls_that_failed_free_and_allocate_nothing():
+    assert used(free(50, return_code=1)) == []
+    # Out of memory: a cache is given back, and the allocation tried again.
+    assert used(allocate(20, return_code=2), free(30)) == [(7, 1, "cudaFree")]
+
+
 def test_what_was_allocated_since_may_be_freed():
     assert used(allocate(10), free(20), allocate(30), free(40)) == []
     assert used(allocate(10), free(20), free(30)) == [(7, 2, "cudaFree")]

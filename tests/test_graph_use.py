@@ -87,6 +87,8 @@ def turns(*shapes):
         ([[NEW]] * 3, "instantiated"),
         # An update was tried, and refused.
         ([[4, REFUSED, NEW]] * 3, "instantiated"),
+        # Instantiations that failed build nothing.
+        ([[(NEW, 2)]] * 5, None),
         ([[UPDATE]] * 2, None),
         ([[4, UPDATE]] * 3, "updated"),
         ([[UPDATE]] * 3 + [[]] * 4, None),
@@ -96,6 +98,20 @@ def turns(*shapes):
 )
 def test_habits_of_building(steps, habit):
     assert built(*steps)["habit"] == habit
+
+
+def test_threads_with_a_shape_each_do_not_alternate():
+    api, ops = [], [op(-50, -40)]
+    for number in range(12):
+        at, own = 1_000 * number, {"thread_id": 100 + number % 2}
+        calls = [*capture(at, 2 + 3 * (number % 2)), call(NEW, at + 10, at + 11)]
+        calls.append(call("cudaGraphLaunch", at + 20, at + 21, number))
+        api += [each | own for each in calls]
+        ops.append(graph(at + 30, at + 40, number))
+    row = use_of(trace(ops, api)).rebuilds.row(0, named=True)
+
+    assert (row["captures"], row["shapes"], row["shape_changes"]) == (12, 1, 0)
+    assert row["habit"] == "instantiated_alike"
 
 
 def test_builds_are_counted_between_the_first_and_the_last_op():

@@ -226,3 +226,10 @@ def test_a_window_that_ends_before_it_begins_is_refused_and_one_of_a_single_time
     with pytest.raises(WindowError, match="begins at 100 ns and ends at 99 ns; let it end after"):
         view(SMALL, 100, 99)
     assert (view(SMALL, 100, 100).start_ns, view(SMALL, 100, 100).end_ns) == (100, 101)
+
+
+def test_work_of_a_stream_without_a_number_has_a_lane_of_its_own():
+    made = trace([op(0, 10, stream_id=None), op(20, 30, stream_id=7)])
+    labels = view(analyze(made)).lanes["label"].to_list()
+
+    assert [each for each in labels if each.startswith("stream")] == ["stream 7", "stream unknown"]
