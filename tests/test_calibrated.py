@@ -28,6 +28,7 @@ from gaptrace.predict import advise
 from gaptrace.record.calibrations import load
 from gaptrace.steps import find_steps
 from gaptrace.traced_step import traced_step
+from gaptrace.untraced import untraced
 
 US = 1000
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
@@ -169,6 +170,20 @@ def test_what_a_capture_compiles_is_no_cost_of_launching():
     # Of many captures the typical one counts, with what it does each time.
     assert single_launch_ns(40_000, 0, 0) == pytest.approx(usual)
     assert single_launch_ns(1_000, 1_000, 1_000) > usual + 3 * US
+
+
+def test_captures_may_hold_code_that_launches_do_not():
+    ops, api = arms("node")
+    recorded = trace(ops, api + paused_capture(-100_000 * US, 0), granularity="node")
+    analysis = analyze(recorded)
+    step = traced_step(recorded, analysis.executions, analysis.steps)
+    at = untraced(recorded, step, H200, "replay", analysis.windows).at
+    launch = H200.figure("launch_queued_api_ns")
+
+    assert at["low"].launch_ns == launch.low
+    code_ns = at["value"].launch_ns - launch.value
+    assert code_ns > 3 * US
+    assert at["high"].launch_ns == pytest.approx(launch.high + code_ns)
 
 
 def capture_of(*starts_us, others=(), end_us=2_020, failed=False, at_us=-1_000_000):

@@ -197,6 +197,31 @@ def test_a_replay_that_fails_leaves_the_program_its_own_results(device, notes, m
     assert notes.verify["token"] == {"error": "step token: launching: CUDA_ERROR_LAUNCH_FAILED"}
 
 
+@pytest.mark.parametrize("sound", [0, 1, 2, 3])
+def test_a_check_that_fails_between_call_and_replay_does_not_count_the_call_twice(
+    device, notes, monkeypatch, sound
+):
+    x = np.full(4, 8.0)
+    device.append(x)
+
+    def step(x):
+        x += 1
+        return own(x)
+
+    poisoned = []
+
+    def fail(array):
+        poisoned.append(array)
+        if len(poisoned) > sound:
+            raise GpuError("copying: out of memory")
+
+    monkeypatch.setattr(shadow.arrays, "poison", fail)
+    watched = plans.planned(step, "token")
+    for _ in range(6):
+        watched(x)
+    assert x.tolist() == [14.0] * 4
+
+
 def test_what_the_step_itself_raises_is_the_programs(device, notes):
     device.append(np.zeros(1))
     calls = []
