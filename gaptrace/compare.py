@@ -181,7 +181,12 @@ def _steps(before: Analysis, after: Analysis, pairs: dict[int, int]) -> pl.DataF
     for device_id, new_id in pairs.items():
         old, new = _steady(before, device_id), _steady(after, new_id)
         for unit, after_unit in _paired_units(old, new):
-            a, b = old.filter(pl.col("unit") == unit), new.filter(pl.col("unit") == after_unit)
+            a, b = (
+                frame.filter(pl.col("unit") == name)
+                for frame, name in ((old, unit), (new, after_unit))
+            )
+            if a["key"].n_unique() > 1 or b["key"].n_unique() > 1:
+                continue  # of several threads or processes: which became which is not known
             own = {"unit": unit, "after_unit": after_unit, "device_id": device_id}
             counts = {"before_steps": a.height, "after_steps": b.height}
             rows += [own | counts | change for change in _step_changes(a, b)]

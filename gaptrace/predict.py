@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from gaptrace.cost import ChunkModel, Floats, HostCost, makespan, per_launch_ns
 from gaptrace.recommendation import NOISE_FRACTION, Alternative, SizeTime, Verdict
-from gaptrace.schedules import growing_with_reserve, plateau, uniform, uniform_sizes
+from gaptrace.schedules import growing_with_reserve, is_even, plateau, uniform, uniform_sizes
 
 #: The size that made people ask (ggml-org/llama.cpp#11867), always among the alternatives.
 _REFERENCE = 512
@@ -92,7 +92,7 @@ class Advice:
     Attributes:
         verdict: what to do.
         sizes: the advised graphs, in launch order.
-        chunk: their size; N for one graph; where they grow, the best size of equal ones.
+        chunk: their size; N for one graph; of unequal ones, the best size of equal ones.
         plateau: sizes about as good.
         now: the graphs that it is compared with.
         cut: the best chunks of one size that are not one graph; None for a step of one node.
@@ -141,7 +141,7 @@ def advise(
     return Advice(
         verdict=verdict,
         sizes=sizes,
-        chunk=max(sizes) if len(set(sizes[:-1])) < 2 else found.recommended,
+        chunk=sizes[0] if is_even(sizes) else found.recommended,
         plateau=(found.lo, found.hi),
         now=now,
         cut=uniform_sizes(costs.model, cut) if cut is not None else None,
@@ -205,17 +205,16 @@ def _alternatives(
         if chunk is not None:
             ways.setdefault(uniform_sizes(costs.model, chunk), ("chunk", chunk))
     ways.setdefault(growing, ("schedule", None))
-    ways.setdefault(now, ("now", now[0] if len(set(now[:-1])) < 2 else None))
-    rows: list[tuple[str, int, int | None, float, bool]]
-    rows = [("per_launch", 0, None, costs.per_launch_ns, False)]
-    rows += [
-        (name, len(way), chunk, costs.step_ns(way), way == now)
-        for way, (name, chunk) in ways.items()
-    ]
-    return tuple(
-        Alternative(name, graphs, chunk, round(ns), round(ns - best_ns), is_now)
-        for name, graphs, chunk, ns, is_now in rows
-    )
+    ways.setdefault(now, ("now", now[0] if is_even(now) else None))
+    single_ns = costs.per_launch_ns
+    rows = [Alternative("per_launch", 0, None, round(single_ns), round(single_ns - best_ns))]
+    for way, (name, chunk) in ways.items():
+        ns = costs.step_ns(way)
+        first = way[0] if chunk is not None and way[0] != chunk else None
+        rows.append(
+            Alternative(name, len(way), chunk, round(ns), round(ns - best_ns), way == now, first)
+        )
+    return tuple(rows)
 
 
 def gain_interval(

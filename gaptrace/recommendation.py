@@ -57,6 +57,7 @@ class Alternative:
         step_ns: predicted.
         loss_ns: above the advised way; negative for a way that is faster, but not by enough.
         is_now: whether the step is launched in this way already.
+        first: nodes of the first chunk, where the remainder comes first; null otherwise.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Alternative:
     step_ns: int
     loss_ns: int
     is_now: bool = False
+    first: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ size be computed at once.
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,6 +72,11 @@ def uniform_sizes(model: ChunkModel, chunk: int) -> tuple[int, ...]:
     bounds = (np.unique(model.last_cut[np.clip(marks - pad, 0, model.nodes)]) for pad in pads)
     last, first = (tuple(np.diff(bound).tolist()) for bound in bounds)
     return first if makespan(model, first) * _TIE < makespan(model, last) else last
+
+
+def is_even(sizes: Sequence[int]) -> bool:
+    """Whether these are chunks of one size with the remainder last, as `gaptrace.split` cuts."""
+    return len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]
 
 
 @dataclass(frozen=True)

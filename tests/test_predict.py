@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from gaptrace.cost import HostCost, makespan
 from gaptrace.predict import StepCosts, advise, best_cut, by_size, gain_interval
-from gaptrace.recommendation import NOISE_FRACTION
-from gaptrace.schedules import growing_with_reserve, plateau, uniform_sizes
+from gaptrace.recommendation import NOISE_FRACTION, Recommendation
+from gaptrace.render.verdicts import verdict
+from gaptrace.schedules import growing_with_reserve, is_even, plateau, uniform_sizes
 from gaptrace.sensitivity import scaled, sensitivity
 
 
@@ -102,6 +103,53 @@ def test_large_kernels_whose_graph_is_built_anew_are_better_launched_one_by_one(
 
     assert found.verdict == "do_not_graph"
     assert found.gain_ns > 0
+
+
+def test_a_remainder_that_comes_first_is_told():
+    # Behind a device that is slower by far the small chunk is launched first.
+    dear = costs(27, fixed=1_000, per_node=400.0, node=2_400, cut=100)
+    found = advise(dear, [(27,)])
+    alternatives = {each.name: each for each in found.alternatives}
+
+    assert found.verdict == "chunk"
+    assert found.sizes[0] < found.sizes[-1]
+    assert not is_even(found.sizes)
+    cut = alternatives["chunk"]
+    assert (cut.first, cut.chunk) == (uniform_sizes(dear.model, cut.chunk)[0], cut.chunk)
+    said = verdict(
+        Recommendation(
+            "chunk", regime="update", nodes=27, chunk=found.chunk, schedule=found.sizes, gain_ns=5
+        )
+    )
+    assert ("then chunks of" in said) == (len(set(found.sizes[1:])) == 1)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ((23, 4), "Cut the graph into chunks of 23 CUDA nodes: it saves 5.00 us a step."),
+        (
+            (4, 23, 23),
+            "Cut the graph into a chunk of 4 CUDA nodes, then chunks of 23: it saves 5.00 us a "
+            "step.",
+        ),
+        (
+            (2, 8, 40),
+            "Cut the graph into 3 growing chunks: it saves 5.00 us a step. The best equal ones are "
+            "chunks of 23 CUDA nodes.",
+        ),
+        (
+            (40, 8, 2),
+            "Cut the graph into 3 unequal chunks: it saves 5.00 us a step. The best equal ones are "
+            "chunks of 23 CUDA nodes.",
+        ),
+    ],
+)
+def test_the_order_of_chunks_is_in_the_sentence(schedule, said):
+    found = Recommendation(
+        "chunk", regime="update", nodes=sum(schedule), chunk=23, schedule=schedule, gain_ns=5_000
+    )
+    assert verdict(found) == said
 
 
 def test_alternatives_say_what_each_would_lose():

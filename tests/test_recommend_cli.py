@@ -127,7 +127,7 @@ def test_alternatives_are_given_in_the_applications_nodes_too(capsys):
     arguments = ("recommend", DEMO, "--calibration", str(SAVED), "--range", "graph:25/step")
     text = printed(capsys, *arguments, "--app-nodes", "150")
 
-    assert "chunks of 37 CUDA nodes = 74 app nodes " in text
+    assert "chunks of 37 CUDA nodes = 74 app nodes, 1 first " in text
     assert "as recorded, chunks of 25 CUDA nodes = 50 app nodes " in text
 
 

@@ -16,6 +16,7 @@ from rows import PROCESS, THREAD, call, graph, node, nvtx, op, trace
 from gaptrace import gaps, graphs, launches, ranges, steps
 from gaptrace.periods import MIN_REPEATS, bounds, copies, find_repetition
 from gaptrace.read import read
+from gaptrace.render.words import outlier
 from gaptrace.repeats import device_work
 from gaptrace.sequences import repeating_kernels
 
@@ -625,6 +626,20 @@ def test_outliers_are_named_with_the_cause_that_grew_most():
     columns = ("excess_ns", "busy_excess_ns", "grown_cause", "grown_ns")
     assert summary.select(columns).row(4) == (300, 0, "host_sync", 200)
     assert summary.select(columns).row(3) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("cause", "grown_ns", "said"),
+    [
+        ("host_code", 35_000, ", of which host_code 35.0 us."),
+        ("host_code", 90_000, ", while host_code grew by 90.0 us."),
+        (None, None, "."),
+    ],
+)
+def test_a_cause_that_grew_by_more_than_the_step_is_no_part_of_it(cause, grown_ns, said):
+    step = {"step": 3, "unit": "token", "device_id": 0, "excess_ns": 35_000}
+    text = outlier(step | {"grown_cause": cause, "grown_ns": grown_ns})
+    assert text == f"step 3 of token on device 0 took 35.0 us longer than the median{said}"
 
 
 def test_an_outlier_whose_kernels_ran_longer_has_no_cause_that_grew():

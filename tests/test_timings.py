@@ -3,6 +3,7 @@
 import json
 import statistics
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,7 +110,7 @@ def test_arms_as_fast_as_the_fastest_and_gains_against_the_first():
     assert whole.as_fast == (alike,)
     assert whole.gain_of(graph).gain_ns == 200
     assert whole.gain_of(first).gain_ns == 0
-    assert graph.error_ns == pytest.approx(2.103, abs=1e-3)
+    assert graph.error_ns == pytest.approx(6.690, abs=1e-3)
     assert measured(110, 100).timings[0].error_ns is None
 
 
@@ -135,16 +136,27 @@ def test_what_is_no_measurement_is_refused_in_one_line(found):
 def test_the_error_of_a_median():
     assert median_error([1, 2]) is None
     assert difference_error([1, 2, 3], [1, 2]) is None
-    # 1.96 * 1.2533 * 1.4826 * 1 / sqrt(5)
-    assert median_error([29, 30, 30, 31, 32]) == pytest.approx(1.6287, abs=1e-3)
+    # 2.7696 * 1.2533 * 1.4826 * 1.206 * 1 / sqrt(5): Student's t of four, to 0.3 %
+    assert median_error([29, 30, 30, 31, 32]) == pytest.approx(2.7755, abs=1e-3)
     assert difference_error([29, 30, 30, 31, 32], [9, 10, 10, 11, 12]) == pytest.approx(
-        2.3033, abs=1e-3
+        3.9251, abs=1e-3
     )
-    # sqrt(1.6287^2 + (10 * 1.6287)^2), whichever is the noisier
+    # sqrt(2.7755^2 + (10 * 2.7755)^2), whichever is the noisier
     samples = [29, 30, 30, 31, 32], [90, 100, 100, 110, 120]
-    assert difference_error(*samples) == pytest.approx(16.368, abs=1e-2)
+    assert difference_error(*samples) == pytest.approx(27.893, abs=1e-2)
     assert difference_error(*samples[::-1]) == difference_error(*samples)
     assert difference_error([1, 2], [1, 2, 3]) is None
+    # Two of three are equal; the mean deviation is 1/3.
+    assert median_error([100, 100, 101]) == pytest.approx(4.17 * 1.2533**2 / 3 / 3**0.5, rel=1e-2)
+    assert median_error([7, 7, 7, 7]) == 0
+
+
+@pytest.mark.parametrize(("number", "share"), [(3, 0.131), (9, 0.073), (20, 0.057), (40, 0.055)])
+def test_errors_of_few_values_are_about_what_is_said(number, share):
+    values = np.random.default_rng(1).normal(size=(4_000, number)).tolist()
+    off = [abs(statistics.median(each)) > median_error(each) for each in values]
+
+    assert statistics.mean(off) == pytest.approx(share, abs=0.015)
 
 
 @settings(max_examples=10)

@@ -10,7 +10,7 @@ from gaptrace.render.app_nodes import converted
 from gaptrace.render.page import Section, section
 from gaptrace.render.units import count, duration, times
 from gaptrace.render.words import STEP_FIGURES
-from gaptrace.schedules import closed_form
+from gaptrace.schedules import closed_form, is_even
 
 _ARMS = {
     "per_launch": "kernel by kernel",
@@ -65,7 +65,7 @@ def _sizes(found: Recommendation, app_nodes: int | None) -> list[str]:
             f"explained: about {device} CUDA nodes where the device is the slower side, "
             f"about {host} where the host is"
         )
-    if found.schedule and len(set(found.schedule[:-1])) > 1:
+    if found.schedule and not is_even(found.schedule):
         lines.append(f"chunks in launch order, CUDA nodes: {_listed(found.schedule)}")
     if app_nodes and found.nodes and found.chunk:
         own = converted(found.chunk, found.nodes, app_nodes)
@@ -120,18 +120,21 @@ def _alternatives(found: Recommendation, app_nodes: int | None) -> RenderableTyp
     for each in found.alternatives:
         graphs = count(each.graphs) if each.graphs else "-"
         loss = "-" if each.loss_ns == 0 else duration(each.loss_ns)
-        way = _way(each)
-        if app_nodes and found.nodes and each.chunk:
-            way += f" = {count(converted(each.chunk, found.nodes, app_nodes))} app nodes"
+        way = _way(each, found.nodes, app_nodes)
         table.add_row(way, graphs, duration(each.step_ns), loss)
     if "device_only" in found.predicted_ns:
         table.add_row("device alone", "", duration(found.predicted_ns["device_only"]), "")
     return table
 
 
-def _way(each: Alternative) -> str:
-    of = ", chunks of" if each.name == "now" else " of"
-    return _ARMS[each.name] + (f"{of} {count(each.chunk)} CUDA nodes" if each.chunk else "")
+def _way(each: Alternative, nodes: int | None, app_nodes: int | None) -> str:
+    text = _ARMS[each.name]
+    if each.chunk:
+        text += ", chunks of" if each.name == "now" else " of"
+        text += f" {count(each.chunk)} CUDA nodes"
+        if app_nodes and nodes:
+            text += f" = {count(converted(each.chunk, nodes, app_nodes))} app nodes"
+    return text if each.first is None else f"{text}, {count(each.first)} first"
 
 
 def _sensitivity(rows: tuple[Sensitivity, ...]) -> RenderableType:

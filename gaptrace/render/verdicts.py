@@ -3,6 +3,7 @@
 from gaptrace.recommendation import Recommendation, UngraphedStep
 from gaptrace.render.units import count, duration
 from gaptrace.render.words import CAUSES
+from gaptrace.schedules import is_even
 
 
 def _most_of(cause: str) -> str:
@@ -110,7 +111,11 @@ def _chunk(found: Recommendation) -> str:
     text = "Capture the step, and cut" if found.regime is None else "Cut"
     simple = f"chunks of {count(found.chunk or 0)} CUDA nodes"
     saves = f": it saves {duration(found.gain_ns)} a step" if found.gain_ns else ""
-    if found.schedule and len(set(found.schedule[:-1])) > 1:
+    if found.schedule and not is_even(found.schedule):
+        first, *later = found.schedule
+        if len(set(later)) == 1:
+            many = f"a chunk of {count(first)} CUDA nodes, then chunks of {count(later[0])}"
+            return f"{text} the graph into {many}{saves}."
         grows = list(found.schedule[:-1]) == sorted(found.schedule[:-1])
         many = f"{len(found.schedule)} {'growing' if grows else 'unequal'} chunks"
         equal = "" if found.chunk == found.nodes else f" The best equal ones are {simple}."

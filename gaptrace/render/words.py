@@ -127,8 +127,11 @@ def run_ahead(unit: Mapping[str, Any]) -> str:
 
 def outlier(step: Mapping[str, Any]) -> str:
     """Say which step stands out, by how much and why."""
-    grown = step["grown_cause"]
-    why = f", of which {grown} {duration(step['grown_ns'])}" if grown else ""
+    grown, why = step["grown_cause"], ""
+    if grown and step["grown_ns"] <= step["excess_ns"]:
+        why = f", of which {grown} {duration(step['grown_ns'])}"
+    elif grown:  # other parts of it were shorter
+        why = f", while {grown} grew by {duration(step['grown_ns'])}"
     return (
         f"step {step['step']} of {step['unit']} on device {step['device_id']} took "
         f"{duration(step['excess_ns'])} longer than the median{why}."
