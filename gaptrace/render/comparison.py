@@ -39,7 +39,10 @@ def sections(compared: Comparison) -> list[Section]:
         steps = compared.steps.filter(mine)
         parts += map(_unit, steps.partition_by("unit", "after_unit", maintain_order=True))
     if compared.steps.is_empty():
-        nothing = "No sequence of steps is in both traces, so nothing is told per step."
+        nothing = (
+            "No sequence of steps is in both traces and has a name of its own on the device, so "
+            "nothing is told per step."
+        )
         parts.append(section("Steps", Text(nothing)))
     if compared.ranges.height:
         parts.append(_ranges(compared.ranges, several=len(devices) > 1))
