@@ -84,7 +84,7 @@ class ArmTiming:
 
     @property
     def error_ns(self) -> float | None:
-        """By how much `step_ns` may be off by chance (95 %); None for too few rounds."""
+        """By how much `step_ns` may be off by chance (`spread`); None for too few rounds."""
         return median_error(self.rounds_ns)
 
     @property
@@ -183,7 +183,7 @@ class Gain:
 
     Attributes:
         gain_ns: median over the rounds of the differences within each; negative when it is slower.
-        error_ns: by how much that may be off by chance (95 %); None for too few rounds.
+        error_ns: by how much that may be off by chance (`spread`); None for too few rounds.
     """
 
     gain_ns: float

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from gaptrace.cost import HostCost, makespan
 from gaptrace.predict import StepCosts, advise, best_cut, by_size, gain_interval
 from gaptrace.recommendation import NOISE_FRACTION, Recommendation
+from gaptrace.render.page import printed
+from gaptrace.render.recommendation import recommendation_section
 from gaptrace.render.verdicts import verdict
 from gaptrace.schedules import growing_with_reserve, is_even, plateau, uniform_sizes
 from gaptrace.sensitivity import scaled, sensitivity
@@ -129,6 +131,11 @@ def test_a_remainder_that_comes_first_is_told():
     [
         ((23, 4), "Cut the graph into chunks of 23 CUDA nodes: it saves 5.00 us a step."),
         (
+            (4, 23),
+            "Cut the graph into a chunk of 4 CUDA nodes, then chunks of 23: it saves 5.00 us a "
+            "step.",
+        ),
+        (
             (4, 23, 23),
             "Cut the graph into a chunk of 4 CUDA nodes, then chunks of 23: it saves 5.00 us a "
             "step.",
@@ -150,6 +157,17 @@ def test_the_order_of_chunks_is_in_the_sentence(schedule, said):
         "chunk", regime="update", nodes=sum(schedule), chunk=23, schedule=schedule, gain_ns=5_000
     )
     assert verdict(found) == said
+    shown = printed([recommendation_section(found)], 200, color=False)
+    order = f"chunks in launch order, CUDA nodes: {', '.join(map(str, schedule))}\n"
+    assert (order in shown) == (schedule != (23, 4))
+
+
+@pytest.mark.parametrize(
+    ("now", "chunk"), [((40, 40, 20), 40), ((30, 70), None), ((20, 40, 40), None)]
+)
+def test_a_recorded_way_has_a_size_only_if_its_graphs_are_equal(now, chunk):
+    (found,) = (each for each in advise(costs(100), [now]).alternatives if each.name == "now")
+    assert (found.graphs, found.chunk) == (len(now), chunk)
 
 
 def test_alternatives_say_what_each_would_lose():
