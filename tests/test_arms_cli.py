@@ -150,7 +150,7 @@ Arms of token, timed without a recorder
   NVIDIA H200, driver 580.1, CUDA 13.0; 3 rounds of 6 steps each way
   arm          graphs      step         ±    queued    device       gain         ±   results
   ───────────────────────────────────────────────────────────────────────────────────────────────
-  per_launch        -   4.00 ms   8.41 us   4.00 ms   4.00 ms          -         -   the same
+  per_launch        -   4.00 ms   26.8 us   4.00 ms   4.00 ms          -         -   the same
   graph:600         1    500 us   2.10 us    500 us    500 us   +3.50 ms   6.31 us   the same
   chunk:300         2    500 us   2.10 us    500 us    500 us   +3.50 ms   6.10 us   within 1e-06
 
