@@ -151,8 +151,8 @@ Arms of token, timed without a recorder
   arm          graphs      step         ±    queued    device       gain         ±   results
   ───────────────────────────────────────────────────────────────────────────────────────────────
   per_launch        -   4.00 ms   26.8 us   4.00 ms   4.00 ms          -         -   the same
-  graph:600         1    500 us   2.10 us    500 us    500 us   +3.50 ms   6.31 us   the same
-  chunk:300         2    500 us   2.10 us    500 us    500 us   +3.50 ms   6.10 us   within 1e-06
+  graph:600         1    500 us   6.69 us    500 us    500 us   +3.50 ms   20.1 us   the same
+  chunk:300         2    500 us   6.69 us    500 us    500 us   +3.50 ms   19.4 us   within 1e-06
 
   medians of the rounds. Step: one at a time, until the host knows that the device is done; queued:
   one after the other without a wait; device: between two events; gain: per step, against
