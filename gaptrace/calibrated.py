@@ -17,6 +17,7 @@ from gaptrace.recommendation import (
     Schedules,
     UngraphedStep,
 )
+from gaptrace.schedules import closed_form
 from gaptrace.sensitivity import sensitivity
 from gaptrace.steps import Steps
 from gaptrace.trace import Trace, TraceWarning
@@ -89,6 +90,7 @@ def predicted(
         amortised_ns=amortised_ns(advised_ns, built_ns) if is_graph and regime == "replay" else {},
         alternatives=advice.alternatives,
         by_size=by_size(costs, ends),
+        closed_form=closed_form(costs.model),
         schedules=Schedules(
             costs.model,
             costs.notice_ns - costs.device_free_ns,
@@ -100,11 +102,7 @@ def predicted(
         # The same step: as a graph it is known from its graph, not from its launches.
         ungraphed=tuple(each for each in ungraphed if each.kernels != nodes),
         inputs=found.inputs,
-        warnings=(
-            *base.warnings,
-            *found.warnings,
-            *_warnings(step, advice, costs),
-        ),
+        warnings=(*base.warnings, *found.warnings, *_warnings(step, advice, costs)),
     )
 
 

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from gaptrace import intervals
 from gaptrace.trace import SUBMITTING
 
 
@@ -23,3 +24,19 @@ def captures(api: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("start_ns", maintain_order=True)
     )
+
+
+def calls_beside(api: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls of other threads that begin while one of their process captures.
+
+    They may be captured as well: PyTorch's backward pass launches from a thread of its own, also
+    into a capture.
+
+    Returns:
+        process_id, call_id, kind; start_ns, end_ns: the nanosecond in which they begin.
+    """
+    spans = intervals.merge(captures(api), ["process_id"])
+    begins = api.filter(pl.col("capture_id").is_null()).select(
+        "process_id", "call_id", "kind", "start_ns", end_ns=pl.col("start_ns") + 1
+    )
+    return intervals.intersect(begins, spans, ["process_id"])

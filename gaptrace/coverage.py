@@ -3,7 +3,7 @@
 import polars as pl
 
 from gaptrace import intervals
-from gaptrace.captures import captures
+from gaptrace.captures import calls_beside
 from gaptrace.errors import NotRecordedError
 from gaptrace.trace import Trace, TraceWarning
 
@@ -48,6 +48,7 @@ def _calls_that_submit(trace: Trace) -> pl.DataFrame:
         & pl.col("capture_id").is_null()
         & (pl.col("return_code").fill_null(0) == 0)
     )
+    beside = pl.col("call_id").is_in(calls_beside(trace.api)["call_id"].implode())
     served = pl.col("call_id").filter(pl.col("has_ops")).max().over("thread_id")
     return (
         trace.api.filter(submits)
@@ -59,20 +60,8 @@ def _calls_that_submit(trace: Trace) -> pl.DataFrame:
             has_ops=pl.col("call_id").is_in(trace.ops["call_id"].drop_nulls().implode()),
         )
         .with_columns(is_trailing=(pl.col("call_id") > served).fill_null(False))
-        .filter(pl.col("has_ops") | ~pl.col("call_id").is_in(_beside_captures(trace).implode()))
+        .filter(pl.col("has_ops") | ~beside)
     )
-
-
-def _beside_captures(trace: Trace) -> pl.Series:
-    """Calls of other threads while one of their process captures: these may be captured as well.
-
-    PyTorch's backward pass launches from a thread of its own, also into a capture.
-    """
-    spans = intervals.merge(captures(trace.api), ["process_id"])
-    at_begin = trace.api.filter(pl.col("capture_id").is_null()).select(
-        "process_id", "call_id", "start_ns", end_ns=pl.col("start_ns") + 1
-    )
-    return intervals.intersect(at_begin, spans, ["process_id"])["call_id"]
 
 
 def _refuse_lost_graphs(trace: Trace, calls: pl.DataFrame) -> None:

@@ -3,7 +3,7 @@
 import polars as pl
 
 from gaptrace import intervals
-from gaptrace.captures import captures
+from gaptrace.captures import calls_beside, captures
 from gaptrace.launches import calls_by_id
 from gaptrace.quantiles import quantiles
 from gaptrace.trace import SUBMITTING, Trace
@@ -144,9 +144,12 @@ def _captured_nodes(trace: Trace) -> pl.DataFrame:
     captured = captures(trace.api).drop_nulls("thread_id")
     # What another thread launches meanwhile, without any work on the device, may be a node as well.
     without_ops = ~pl.col("call_id").is_in(trace.ops["call_id"].drop_nulls().implode())
-    others = trace.api.filter(
-        pl.col("kind").is_in(SUBMITTING) & pl.col("capture_id").is_null() & without_ops
-    ).select("process_id", "start_ns", end_ns=pl.col("start_ns") + 1)
+    others = (
+        calls_beside(trace.api)
+        .filter(pl.col("kind").is_in(SUBMITTING) & without_ops)
+        .select("process_id", "start_ns", "end_ns")
+        .unique()
+    )
     unsure = intervals.intersect(captured, others, ["process_id"])["capture_id"]
     captured = captured.with_columns(
         nodes=pl.when(~pl.col("capture_id").is_in(unsure.implode())).then("nodes")

@@ -196,6 +196,8 @@ class Recommendation:
             replays share them; empty where graphs are built in every step, or none is advised.
         alternatives: other ways to launch the step, and what each would lose.
         by_size: the predicted step at sizes from 1 to all nodes, for a curve.
+        closed_form: chunk sizes by a square root (`schedules.closed_form`), where the device is the
+            slower side and where the host is: to explain; null where nothing could be predicted.
         schedules: ways to cut the step, for a picture of how chunks hide launches.
         sensitivity: by how much inputs may be wrong.
         ungraphed: what graphs would bring to steps that are launched kernel by kernel.
@@ -220,6 +222,7 @@ class Recommendation:
     amortised_ns: dict[int, int] = field(default_factory=dict)
     alternatives: tuple[Alternative, ...] = ()
     by_size: tuple[SizeTime, ...] = ()
+    closed_form: tuple[float, float] | None = None
     schedules: Schedules | None = None
     sensitivity: tuple[Sensitivity, ...] = ()
     ungraphed: tuple[UngraphedStep, ...] = ()

@@ -1,7 +1,6 @@
 """By how much a figure may be wrong before the advice on sizes would be another."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -40,14 +39,18 @@ def sensitivity(costs: StepCosts, sizes: tuple[int, ...]) -> tuple[Sensitivity, 
 
 def _turn(costs: StepCosts, sizes: tuple[int, ...], name: str, end: float) -> float | None:
     """The factor nearest to 1 on the way to `end` at which the sizes lose too much; or None."""
-    tried = [end ** (number / _STEPS) for number in range(_STEPS + 1)]
-    turns = (pair for pair in pairwise(tried) if _loses(scaled(costs, name, pair[1]), sizes))
-    good, bad = next(turns, (None, None))
-    if good is None or bad is None:
+
+    def loses(factor: float) -> bool:
+        return _loses(scaled(costs, name, factor), sizes)
+
+    tried = [float(end ** (number / _STEPS)) for number in range(_STEPS + 1)]
+    turn = next((number for number, factor in enumerate(tried) if number and loses(factor)), None)
+    if turn is None:
         return None
+    good, bad = tried[turn - 1], tried[turn]
     for _ in range(_HALVINGS):
         middle = float(np.sqrt(good * bad))
-        good, bad = (good, middle) if _loses(scaled(costs, name, middle), sizes) else (middle, bad)
+        good, bad = (good, middle) if loses(middle) else (middle, bad)
     return bad
 
 

@@ -49,6 +49,8 @@ _MEAN_DEVIATION_PER_SIGMA = 0.7979
 #: Spans of one kernel sequence can agree within nanoseconds. What is far out by its score must also
 #: be longer by this share to matter to anybody. Own choice.
 FAR_FRACTION = 0.1
+#: A host runs ahead if at the end of a step the device has work for this share of one. Own choice.
+_BEHIND = 0.1
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,11 @@ def unit_summary(summary: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
             behind_ns=pl.col("behind_ns").filter(is_steady).median().cast(pl.Int64),
         )
     )
+
+
+def run_ahead(units: pl.DataFrame) -> pl.DataFrame:
+    """Return those rows of `unit_summary` in whose steps the host runs ahead of the device."""
+    return units.filter(pl.col("behind_ns") > _BEHIND * pl.col("span_ns").struct.field("p50"))
 
 
 def _with_behind(summary: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:

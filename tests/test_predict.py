@@ -162,6 +162,16 @@ def test_the_order_of_chunks_is_in_the_sentence(schedule, said):
     assert (order in shown) == (schedule != (23, 4))
 
 
+def test_a_chunk_size_is_explained_by_the_closed_form():
+    found = Recommendation("chunk", nodes=600, chunk=64, closed_form=(60.4, 97.98))
+    shown = printed([recommendation_section(found)], 200, color=False)
+
+    assert "about 60 CUDA nodes where the device is the slower side, about 98 where" in shown
+    assert "explained" not in printed(
+        [recommendation_section(replace(found, verdict="one_graph"))], 200, color=False
+    )
+
+
 @pytest.mark.parametrize(
     ("now", "chunk"), [((40, 40, 20), 40), ((30, 70), None), ((20, 40, 40), None)]
 )

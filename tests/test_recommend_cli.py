@@ -194,6 +194,9 @@ def test_the_object_holds_what_the_verdict_rests_on(capsys):
     assert found["sensitivity"][1]["name"] == "host_by_nodes_ns"
     assert found["alternatives"][1]["loss_ns"] == 0
     assert found["ungraphed"] == []
+    # A cut adds 1,190 ns, a node 0.96 ns to a launch: more nodes than there are; the host's fixed
+    # part over 960 ns a node.
+    assert found["closed_form"] == pytest.approx([75, 12], abs=1)
     shares = found["amortised_ns"]
     assert list(shares) == ["10", "100", "1000"]
     # Capture and instantiation by one graph, the step by itself in the end.

@@ -70,6 +70,7 @@ def recommendation_object(
         "gain_cap_ns": recommendation.gain_cap_ns,
         "break_even_replays": recommendation.break_even_replays,
         "amortised_ns": {str(count): ns for count, ns in recommendation.amortised_ns.items()},
+        "closed_form": _list(recommendation.closed_form),
         "alternatives": [asdict(item) for item in recommendation.alternatives],
         "sensitivity": [asdict(item) for item in recommendation.sensitivity],
         "ungraphed": [
@@ -119,7 +120,7 @@ def _ranges(analysis: Analysis) -> list[dict[str, Any]]:
     ]
 
 
-def _list(values: tuple[int, ...] | None) -> list[int] | None:
+def _list(values: tuple[float, ...] | None) -> list[float] | None:
     return None if values is None else list(values)
 
 

@@ -10,7 +10,7 @@ from gaptrace.render.app_nodes import converted
 from gaptrace.render.page import Section, section
 from gaptrace.render.units import count, duration, times
 from gaptrace.render.words import STEP_FIGURES
-from gaptrace.schedules import closed_form, is_even
+from gaptrace.schedules import is_even
 
 _ARMS = {
     "per_launch": "kernel by kernel",
@@ -59,8 +59,8 @@ def _sizes(found: Recommendation, app_nodes: int | None) -> list[str]:
                 f"about as good (within 0.5 %): chunks of {count(lo)} to {count(hi)} CUDA nodes, "
                 f"of {count(found.nodes)}"
             )
-    if found.verdict == "chunk" and found.schedules:
-        device, host = (count(round(size)) for size in closed_form(found.schedules.model))
+    if found.verdict == "chunk" and found.closed_form:
+        device, host = (count(round(size)) for size in found.closed_form)
         lines.append(
             f"explained: about {device} CUDA nodes where the device is the slower side, "
             f"about {host} where the host is"

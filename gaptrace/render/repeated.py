@@ -9,11 +9,10 @@ from gaptrace.analysis import Analysis
 from gaptrace.render import words
 from gaptrace.render.page import MOST_ROWS, WIDE, Section, section, table
 from gaptrace.render.units import count, counted, duration
+from gaptrace.steps import run_ahead
 
 #: Steps that stand out, one by one: enough to see whether they are alike.
 _MOST_OUTLIERS = 3
-#: A host runs ahead if at the end of a step the device has work for this share of one. Own choice.
-_BEHIND = 0.1
 
 
 def steps_section(analysis: Analysis) -> Section | None:
@@ -47,19 +46,11 @@ def steps_section(analysis: Analysis) -> Section | None:
         )
     notes = [
         words.step_source(analysis.steps),
-        *_run_ahead(analysis),
+        *map(words.run_ahead, run_ahead(units.head(MOST_ROWS)).to_dicts()),
         *_outliers(analysis),
         *map(words.step_builds, _step_builds(analysis)),
     ]
     return section("Steps", rows, Text(), *(Text(note) for note in notes))
-
-
-def _run_ahead(analysis: Analysis) -> list[str]:
-    """The sequences whose steps end long before the device has done what they launched."""
-    shown = analysis.step_units.head(MOST_ROWS).filter(
-        pl.col("behind_ns") > _BEHIND * pl.col("span_ns").struct.field("p50")
-    )
-    return [words.run_ahead(unit) for unit in shown.to_dicts()]
 
 
 def _outliers(analysis: Analysis) -> list[str]:
