@@ -40,6 +40,15 @@ def test_launches_of_another_thread_into_a_capture_are_not_lost():
 
     assert codes(recorded(others)) == []
     assert graph_nodes(recorded([]))["nodes"].to_list() == [40]
+    # What ran at once is none of them.
+    ran = call("cudaLaunchKernel", -700, -699, 7_000, thread_id=77)
+    aside = trace(
+        [*ops(50), op(-650, -640, 7_000)],
+        [*api, ran, *built, *launches(50)],
+        graph_events=events,
+    )
+    assert graph_nodes(aside)["nodes"].to_list() == [40]
+    assert recording_facts(aside)["launch_rows"] == 51
     # How many of theirs are nodes is not known.
     assert graph_nodes(recorded(others)).is_empty()
     # After the capture they are lost.
