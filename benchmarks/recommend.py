@@ -8,13 +8,16 @@ What chunks cost the host is calibrated right before the settings of one regime 
 as many empty nodes; the device's time is that of such nodes in graphs that were launched in time,
 as new as the regime has them. From these the model predicts the step for a set of chunk sizes and
 chooses a size and a growing schedule; then all are measured in random order, by the host's clock.
+A host that has waited for the device for milliseconds is slower at first: by how much is measured
+with chunks of empty nodes right after such steps, and added to each prediction.
 Nothing that is measured of these steps goes into the prediction. Only what ran on a host at full
 pace counts (`gaptrace.live.host_pace`); a setting for which there was too little of that is left
 out. Settings that are in the file of results already are not measured again. Columns:
 by how much the chosen size takes longer than the best of all, and than the best of the other half
-of the runs; one graph and 512 likewise; the growing schedule against the device's time alone, with
-a star where all but 1 % is predicted to hide, and against that and a first chunk of one node, which
-nothing can hide; errors of the prediction; how far two measurements of one schedule are apart.
+of the runs; one graph and 512 likewise; the growing schedule against the device's time alone, and
+against that and a first chunk of one node from a host that has waited, which nothing can hide, with
+a star where it is predicted to be within 1 % of that; errors of the prediction; how far two
+measurements of one schedule are apart.
 """
 
 import argparse
@@ -47,7 +50,7 @@ REGIMES = ("replay", "update", "instantiate")
 #: (its standard error); after the first number of seconds the least will do, and after the second
 #: the setting is left out.
 REPEATS, LEAST, KNOWN_TO = 16, 5, 0.01
-ENOUGH_S, LIMIT_S = 12.0, 45.0
+ENOUGH_S, LIMIT_S = 25.0, 60.0
 #: Chunks in the steps by which the host's costs are measured, at most.
 MOST_CHUNKS = 300
 #: Nodes of the graphs by which the device's time is measured; times that is done.
@@ -78,6 +81,8 @@ def latencies(bench):
         for _ in range(5):
             starts.append(graph_costs(bench, chains, 1, 1)["graph_launch_latency_ns", 1, 1])
             gaps += [ns for (name, *_), ns in lines.round().items() if name == "cut_gap_ns"]
+    if not gaps:
+        raise HostTooSlow("left something out: the device began before all was queued")
     return max(0.0, statistics.median(gaps)), alone_ns(bench) - statistics.median(starts)
 
 
@@ -147,10 +152,14 @@ def chunk_costs(bench, pace, most, regime):
         nodes: steps[nodes].build(rows[nodes]) if regime != "instantiate" else [] for nodes in sizes
     }
     runs = {name: {nodes: [] for nodes in sizes} for name in ("first", "later", "alone")}
+    needed = {
+        nodes: [runs["later" if len(row) > 1 else "first"][nodes], runs["alone"][nodes]]
+        for nodes, row in rows.items()
+    }
     try:
-        for number in rounds([*runs["first"].values(), *runs["alone"].values()], are_many):
+        for number in rounds([*itertools.chain(*needed.values())], tell_median):
             for nodes in random.sample(sizes, len(sizes)):
-                if all(are_many(runs[name][nodes]) for name in ("first", "alone")):
+                if all(map(tell_median, needed[nodes])):
                     continue
                 row, step, made = rows[nodes], steps[nodes], execs[nodes]
                 timed = step.run_undisturbed(pace, regime, row, made)
@@ -168,6 +177,46 @@ def chunk_costs(bench, pace, most, regime):
         name: {nodes: statistics.median(each) for nodes, each in table.items() if each}
         for name, table in runs.items()
     }
+
+
+def waited_costs(bench, pace, step, regime):
+    """Median host ns of steps of one chunk of empty nodes, by nodes, begun by a host that waited.
+
+    As in a program that does nothing but such steps: right before, the host made a whole step of
+    empty nodes that began with that chunk, and has waited for the device as long as `step` lasts.
+    """
+    sizes = [4**power for power in range(step.nodes.bit_length()) if 4**power < step.nodes]
+    sizes.append(step.nodes)
+    wholes = {nodes: (nodes, *pieces_of(step.nodes - nodes)) for nodes in sizes}
+    empty = Step(bench, step.nodes, (0,))
+    replays = regime != "instantiate"
+    execs = {nodes: empty.build(whole) if replays else [] for nodes, whole in wholes.items()}
+    meanwhile = step.build(pieces_of(step.nodes))
+    runs = {nodes: [] for nodes in sizes}
+
+    def after_a_step(nodes):
+        made = empty.renewed(regime, wholes[nodes], execs[nodes], 0)
+        empty.launch(made)
+        step.launch(meanwhile)
+        bench.wait()
+        if made is not execs[nodes]:
+            destroy(bench, made)
+        return empty.run(regime, (nodes,), execs[nodes][:1], 1)
+
+    try:
+        for number in rounds(list(runs.values()), are_many):
+            for nodes in random.sample(sizes, len(sizes)):
+                timed = pace.undisturbed(partial(after_a_step, nodes))
+                if number and pace.was_full:
+                    runs[nodes].append(timed.ns)
+    finally:
+        destroy(bench, itertools.chain(meanwhile, *execs.values()))
+    return {nodes: statistics.median(each) for nodes, each in runs.items()}
+
+
+def pieces_of(nodes):
+    """Sizes of pieces of at most `PIECE` nodes."""
+    return tuple(min(PIECE, nodes - begin) for begin in range(0, nodes, PIECE))
 
 
 class Timed(NamedTuple):
@@ -337,6 +386,14 @@ def setting(bench, pace, shared, nodes, kind, regime):
     kinds = sorted({0, *step.clocks})
     node_ns = {clocks: node_time(bench, nodes, clocks, shared.gap_ns, regime) for clocks in kinds}
     model = model_of(step, shared, node_ns)
+    waited = waited_costs(bench, pace, step, regime)
+    alone = shared.costs["alone"]
+    late_ns = {size: max(0.0, ns - alone[size]) for size, ns in waited.items()}
+
+    def predicted_ns(sizes):
+        late = np.interp(sizes[0], list(late_ns), list(late_ns.values()))
+        return makespan(model, sizes) + shared.notice_ns + float(late)
+
     curve = uniform(model)
     best = plateau(curve)
     schedules = {f"{size}": uniform_sizes(model, size) for size in SIZES if size < nodes}
@@ -356,16 +413,16 @@ def setting(bench, pace, shared, nodes, kind, regime):
         "plateau": [best.lo, best.hi],
         "growing": list(schedules["growing"]),
         "device_ns": model.device_only_ns,
-        # From when the host begins a step of one node until it knows of its end, but that node.
-        "first_ns": shared.costs["alone"][1] - node_ns[0],
+        # From when a host that has waited begins a step of one node until it knows of its end, but
+        # that node.
+        "first_ns": waited[1] - node_ns[0],
+        "waited_ns": waited,
         "gap_ns": shared.gap_ns,
         "notice_ns": shared.notice_ns,
         "node_ns": node_ns,
         "costs_ns": shared.costs,
         "host_loop_ns": statistics.quantiles(pace.loops_ns, n=10),
-        "predicted_ns": {
-            name: makespan(model, sizes) + shared.notice_ns for name, sizes in schedules.items()
-        },
+        "predicted_ns": {name: predicted_ns(sizes) for name, sizes in schedules.items()},
         "runs_ns": runs,
         "measured_ns": {name: statistics.median(each) for name, each in runs.items()},
     }
@@ -391,13 +448,12 @@ def figures(record):
     uniforms = {name: ns for name, ns in measured.items() if name not in ("growing", "again")}
     best = min(uniforms, key=uniforms.get)
     errors = [abs(predicted[name] / ns - 1) for name, ns in uniforms.items()]
-    floor_ns = record["device_ns"] + record.get("first_ns", math.nan)  # older files lack it
     over = ("chosen", "one", "512", "growing")
     return {
         "best": best,
         "over": {name: measured[name] / uniforms[best] - 1 for name in over if name in measured},
         "growing": measured["growing"] / record["device_ns"] - 1,
-        "after_first": measured["growing"] / floor_ns - 1,
+        "after_first": measured["growing"] / after_first_ns(record) - 1,
         "error": statistics.median(errors),
         "worst": max(errors),
         "noise": abs(measured["again"] / measured["chosen"] - 1),
@@ -413,7 +469,7 @@ def summary(record):
         *(str(record["nodes"]), record["node"], record["regime"], str(record["recommended"])),
         *(f"{over['chosen']:.1%}", f"{halves:.1%}", found["best"], f"{over['one']:.1%}", half_k),
         f"{found['growing']:.1%}{'*' if hides(record) else ''}",
-        f"{found['after_first']:.1%}",
+        f"{found['after_first']:.1%}{'*' if hides_after_first(record) else ''}",
         *(f"{found[name]:.1%}" for name in ("error", "worst", "noise")),
     )
     return line(columns)
@@ -422,6 +478,16 @@ def summary(record):
 def hides(record):
     """Whether the growing schedule is predicted to take the device's time alone, or 1 % more."""
     return record["predicted_ns"]["growing"] <= 1.01 * record["device_ns"]
+
+
+def hides_after_first(record):
+    """Whether it is to take the device's time after a first chunk of one node, or 1 % more."""
+    return record["predicted_ns"]["growing"] <= 1.01 * after_first_ns(record)
+
+
+def after_first_ns(record):
+    """The device's time after a first chunk of one node."""
+    return record["device_ns"] + record["first_ns"]
 
 
 def over_best_of_other_half(runs):

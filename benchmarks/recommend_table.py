@@ -7,12 +7,11 @@ For each regime and kind of node the median over all its settings, the worst in 
 
 import argparse
 import itertools
-import math
 import statistics
 import sys
 from pathlib import Path
 
-from recommend import CLOCKS, REGIMES, figures, hides, records_of
+from recommend import CLOCKS, REGIMES, figures, hides, hides_after_first, records_of
 
 HEAD = (
     *("regime", "node", "chosen over best", "one graph over best", "growing over best"),
@@ -45,16 +44,15 @@ def counts(records):
     """In how many settings each target was met."""
     over = [figures(each)["over"]["chosen"] for each in records]
     errors = [figures(each)["error"] for each in records]
-    hidden = [figures(each) for each in records if hides(each)]
-    growing = [each["growing"] for each in hidden]
-    later = [each["after_first"] for each in hidden if not math.isnan(each["after_first"])]
+    growing = [figures(each)["growing"] for each in records if hides(each)]
+    later = [figures(each)["after_first"] for each in records if hides_after_first(each)]
     return (
         f"Of {len(over)} settings the chosen size is within 1 % of the best in "
         f"{within(over, 0.01)}, within 3 % in {within(over, 0.03)}; the median prediction error is "
-        f"{percent(statistics.median(errors))}. Where all but 1 % is predicted to hide, growing "
-        f"schedules take the device's time and up to 1 % in {within(growing, 0.01)}, up to 2 % in "
-        f"{within(growing, 0.02)} of {len(growing)}; up to 1 % more than the device after a first "
-        f"chunk of one node in {within(later, 0.01)} of {len(later)} where that was timed."
+        f"{percent(statistics.median(errors))}. Growing schedules take the device's time and up to "
+        f"1 % in {within(growing, 0.01)} of {len(growing)} where the model says so; that after a "
+        f"first chunk of one node and up to 1 % in {within(later, 0.01)} of {len(later)} where it "
+        f"says so, {percent(max(later, default=0.0))} at most."
     )
 
 
