@@ -155,6 +155,40 @@ def test_inputs_that_move_are_a_problem_at_the_call_where_they_do(device, notes)
     assert "differs by up to 8" in problem["message"]
 
 
+def test_a_step_that_returns_another_number_of_arrays_is_a_problem_and_the_program_goes_on(
+    device, notes
+):
+    x, calls = np.zeros(4), []
+    device.append(x)
+
+    def step(x):
+        calls.append(1)
+        x += 1
+        return own(x) if len(calls) < 11 else [x, x * 2]
+
+    watched = plans.planned(step, "token")
+    results = [watched(x) for _ in range(10)]
+    assert x.tolist() == [10.0] * 4
+    assert len(results[-1]) == 2
+    (problem,) = notes.verify["token"]["problems"]
+    assert problem["kind"] == "other_result"
+    assert "returns 2 arrays where it returned 1 when it was captured" in problem["message"]
+
+
+def test_two_steps_of_one_name_are_told_apart(device, notes):
+    prefill = plans.planned(lambda x: x * 2, "step")
+    decode = plans.planned(lambda x: x * 2, "step")
+    x = np.ones(4)
+    for number in range(10):
+        prefill(x if number < 6 else np.full(4, 5.0))
+    for _ in range(10):
+        decode(x)
+    assert {name: len(found["problems"]) for name, found in notes.verify.items()} == {
+        "step": 1,
+        "step (2)": 0,
+    }
+
+
 def test_a_step_that_refuses_changed_inputs_is_told_of_and_the_program_goes_on(device, notes):
     p = np.full(4, 1.0)
     device.append(p)

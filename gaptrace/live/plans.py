@@ -4,8 +4,9 @@ import functools
 import inspect
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from gaptrace.errors import GaptraceError
@@ -26,6 +27,7 @@ class _Plan:
     notes: RunNotes
     arms: dict[str, Any] | None
     replays: bool
+    names: Counter[str] = field(default_factory=Counter)
 
 
 _plan: _Plan | None = None
@@ -44,10 +46,16 @@ def plan_steps(notes: RunNotes, *, arms: str | None, replays: str | None) -> Non
 
 
 def planned(function: Callable[P, R], name: str) -> Callable[P, R]:
-    """Return a step as the plan of this process wants it; as it is where there is none."""
+    """Return a step as the plan of this process wants it; as it is where there is none.
+
+    Its result is noted under its name, and a second step of that name as `name (2)`.
+    """
     plan = _plan
     if plan is None or (plan.arms is None and not plan.replays):
         return function
+    plan.names[name] += 1
+    if plan.names[name] > 1:
+        name = f"{name} ({plan.names[name]})"
     results = plan.notes.verify if plan.replays else plan.notes.arms
     if inspect.iscoroutinefunction(cast(Any, function)):
         results[name] = {"error": f"step {name} is a coroutine, which cannot be captured"}

@@ -175,6 +175,10 @@ class Shadow:
             arrays.poison(array)
         _put_back(state, start)
         self._graph.launch(self._stream)
+        returned = len(left) - len(state)
+        if returned != len(self._outputs):
+            self._found.problems.append(_other_form(number, when, returned, len(self._outputs)))
+            return result
         found = [arrays.on_host(array) for array in (*self._outputs, *state)]
         _put_back(left, after)
         worst = [
@@ -244,6 +248,14 @@ def _wrong(
         f"array {index} of the results differs by up to {difference:g} from the step run per "
         "launch: what differs below was fixed when the graph was captured; copy inputs into "
         "buffers that stay, keep host values in device memory, or capture again", parameters,
+    )  # fmt: skip
+
+
+def _other_form(number: int, when: str, returned: int, captured: int) -> Problem:
+    return Problem(
+        "other_result", number, when,
+        f"the step returns {returned} arrays where it returned {captured} when it was captured, "
+        "which a graph would always do: capture a graph for each form of the step",
     )  # fmt: skip
 
 
