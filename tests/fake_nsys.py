@@ -56,14 +56,15 @@ def profile(arguments: list[str]) -> int:
         print("Importer error status: An unknown error occurred.", file=sys.stderr)
         return 0
     print("[1/1] [0%      ] x.nsys-rep\r[1/1] [=====100%] x.nsys-rep", end="")
-    stem.with_name(f"{stem.name}.nsys-rep").write_text(f"fake report {' '.join(arguments)}")
+    report = f"fake report {' '.join(arguments)}"
+    stem.with_name(f"{stem.name}.nsys-rep").write_text(report, errors="surrogateescape")
     print(f"\nGenerated:\n    {stem}.nsys-rep")
     return status if status >= 0 else 128 - status
 
 
 def export(arguments: list[str]) -> int:
     target = Path(arguments[1].removeprefix("--output="))
-    if not Path(arguments[-1]).read_text().startswith("fake report"):
+    if not Path(arguments[-1]).read_bytes().startswith(b"fake report"):
         print("Exportation error: Cannot read from stream.", file=sys.stderr)
         return 1
     for percentage in (1, 50):

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import gaptrace.live
 from gaptrace.errors import RecorderError
 from gaptrace.record.nsys import Nsys, find_nsys
 
 HERE = Path(__file__).parent
+#: What runs a program for a recorder, as the recorders start it.
+RUNNER = str(Path(gaptrace.live.__file__).with_name("run.py"))
 
 
 def install_fake_nsys(folder: Path) -> Path:

@@ -23,7 +23,7 @@ from gaptrace.live import calibrate, host_pace, idle, probes
 from gaptrace.live.bench import Bench
 from gaptrace.live.chains import Chains
 from gaptrace.record import calibrations, machine, probing
-from gaptrace.record.calibrations import load, save, this_machine, usual_place
+from gaptrace.record.calibrations import check_place, load, save, this_machine, usual_place
 from gaptrace.record.cupti import Cupti, record_with_cupti
 from gaptrace.record.cupti_spool import read_spool
 from gaptrace.record.machine import Driver
@@ -437,6 +437,27 @@ def test_a_calibration_that_cannot_be_kept(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CalibrationError, match="name another file with --output"):
         save(MADE, tmp_path / "file" / "c.json")
+
+
+@pytest.mark.parametrize("content", ["import cupy", "{}"])
+def test_what_is_no_calibration_is_not_replaced_by_one(tmp_path, content):
+    path = tmp_path / "precious.py"
+    path.write_text(content)
+    with pytest.raises(CalibrationError, match=r"precious\.py is there and no calibration"):
+        check_place(path)
+    path.write_text("")
+    check_place(path)
+    save(MADE, path)
+    check_place(path)
+
+
+def test_nothing_is_kept_for_a_user_without_a_home(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    place = usual_place(MADE.machine, {})
+    with pytest.raises(CalibrationError, match="set XDG_DATA_HOME"):
+        check_place(place)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_no_calibration(tmp_path):

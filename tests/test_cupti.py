@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 import spools
 from hypothesis import given
 from hypothesis import strategies as st
-from recorders import install_fake_nsys
+from recorders import RUNNER, install_fake_nsys
 
 from gaptrace.cli import main
 from gaptrace.errors import RecorderError
@@ -295,8 +296,7 @@ def test_without_nsys_cupti_records(here, capfd):
     assert versions["cupti"] == "13.0.1"
     assert "nsys" not in versions
     assert Path("out", "commands.txt").read_text() == (
-        f"GAPTRACE_CUPTI=graph:{here}/out/graph.cupti "
-        f"{sys.executable} -m gaptrace.live.run work.py --x\n"
+        f"GAPTRACE_CUPTI=graph:{here}/out/graph.cupti {sys.executable} {RUNNER} work.py --x\n"
     )
 
 
@@ -376,6 +376,37 @@ def test_nothing_is_lost(here, ending, status, capfd):
     assert not [w for w in analysis["warnings"] if "breaks off" in w["message"]]
 
 
+def test_files_of_the_program_hold_what_the_program_wrote(here, capfd):
+    program = f"""{PROGRAM}
+import os
+os.closerange(3, 190)
+with open("results.csv", "w") as file:
+    cupti.launch("while it is open", 2)
+    file.write("a,b")
+"""
+    assert main(["profile", "-o", "out", write(program)]) == 0
+    assert Path("results.csv").read_text() == "a,b"
+    analysis = json.loads(Path("out", "analysis.json").read_text())
+    assert analysis["devices"][0]["op_count"] == 5
+
+
+def test_a_recording_that_was_left_can_be_analysed_later(here, capfd, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr("gaptrace.record.cupti_file._write", no_room)
+        assert main(["profile", "-o", "out", write(PROGRAM)]) == 1
+    spool = Path("out", "graph.cupti").resolve()
+    assert f"make room, then gaptrace analyze {spool}" in capfd.readouterr().err
+    assert main(["analyze", "out/graph.cupti"]) == 0
+    assert "NVIDIA H200, driver 580.159.03" in capfd.readouterr().out
+    assert main(["analyze", "out/graph.cupti"]) == 1
+    assert "out/graph.sqlite is there already: name that" in capfd.readouterr().err
+    assert spool.exists()
+
+
+def no_room(*_, **__):
+    raise sqlite3.OperationalError("database or disk is full")
+
+
 def test_a_crash_keeps_what_was_flushed(here, capfd):
     program = f"{PROGRAM}\nimport os, time\ntime.sleep(2.5)\nos.kill(os.getpid(), 11)\n"
     assert main(["profile", "-o", "out", write(program)]) == 139
@@ -402,7 +433,18 @@ cupti.launch("after the child")
     assert analysis["devices"][0]["op_count"] == 4
 
 
-def test_ctrl_c(here):
+def interrupts_the_group(pid):
+    os.killpg(pid, signal.SIGINT)
+
+
+def interrupts_gaptrace_twice(pid):
+    for _ in range(2):
+        os.kill(pid, signal.SIGINT)
+        time.sleep(0.5)
+
+
+@pytest.mark.parametrize("sender", [interrupts_the_group, interrupts_gaptrace_twice])
+def test_ctrl_c(here, sender):
     driver = f"""
 import sys
 import gaptrace.record.cupti, gaptrace.record.machine
@@ -422,7 +464,7 @@ sys.exit(main(["profile", "--recorder", "cupti", "-o", "out", {write(PROGRAM + W
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "from the program []\n"
-    os.killpg(process.pid, signal.SIGINT)
+    sender(process.pid)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert out.startswith("gaptrace 0.")

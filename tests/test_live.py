@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from recorders import RUNNER
 
 import gaptrace
 from gaptrace.live import pace_marks, ranges
@@ -65,7 +66,10 @@ def test_an_exception_closes_the_range_and_passes(calls):
     assert calls == ["push prefill", "pop"]
 
 
-@pytest.mark.parametrize(("payload", "shown"), [(7, "7"), (0, "0"), (2.5, "2.5"), (True, "1")])
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [(7, "7"), (0, "0"), (2.5, "2.5"), (True, "1"), (2**63, "9.223372036854776e+18")],
+)
 def test_payload(calls, payload, shown):
     with gaptrace.range("step", payload=payload):
         pass
@@ -337,7 +341,7 @@ def test_programs_run_as_python_runs_them(program_folder, name, form):
         target = ["../program.py"]
     target += ["one", "--two", "three four"]
     alone = run_python(*target, cwd=cwd, stdin="line\n")
-    under = run_python("-m", "gaptrace.live.run", *target, cwd=cwd, stdin="line\n")
+    under = run_python(RUNNER, *target, cwd=cwd, stdin="line\n")
     # Python ends itself by the signal; under a recorder that would lose what it has buffered.
     assert under.returncode == (130 if alone.returncode == -2 else alone.returncode)
     assert under.stdout == alone.stdout
@@ -356,14 +360,14 @@ def test_a_script_behind_a_link_finds_its_own_folder(tmp_path):
     (tmp_path / "real" / "neighbour.py").touch()
     (tmp_path / "real" / "program.py").write_text("import neighbour, sys; print(sys.argv)")
     (tmp_path / "link.py").symlink_to("real/program.py")
-    found = run_python("-m", "gaptrace.live.run", "link.py", cwd=tmp_path)
+    found = run_python(RUNNER, "link.py", cwd=tmp_path)
     assert (found.stdout, found.stderr) == ("['link.py']\n", "")
 
 
 @pytest.mark.parametrize("target", [["nowhere.py"], ["-m", "nowhere"]])
 def test_a_missing_program_is_reported_as_by_python(tmp_path, target):
     alone = run_python(*target, cwd=tmp_path)
-    under = run_python("-m", "gaptrace.live.run", *target, cwd=tmp_path)
+    under = run_python(RUNNER, *target, cwd=tmp_path)
     assert (under.returncode, under.stderr) == (alone.returncode, alone.stderr)
 
 
@@ -371,19 +375,17 @@ def test_packages_run_their_main(tmp_path):
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__init__.py").touch()
     (tmp_path / "pack" / "__main__.py").write_text("print(__package__, __name__)")
-    assert run_python("-m", "gaptrace.live.run", "-m", "pack", cwd=tmp_path).stdout == (
-        "pack __main__\n"
-    )
+    assert run_python(RUNNER, "-m", "pack", cwd=tmp_path).stdout == ("pack __main__\n")
 
 
 def test_any_command_replaces_the_runner(tmp_path):
     command = ["sh", "-c", 'echo "$@"; exit 6', "sh", "a b", "*"]
-    found = run_python("-m", "gaptrace.live.run", "--", *command, cwd=tmp_path)
+    found = run_python(RUNNER, "--", *command, cwd=tmp_path)
     assert (found.returncode, found.stdout) == (6, "a b *\n")
 
 
 def test_a_command_that_cannot_run(tmp_path):
-    found = run_python("-m", "gaptrace.live.run", "--", "./nowhere", cwd=tmp_path)
+    found = run_python(RUNNER, "--", "./nowhere", cwd=tmp_path)
     assert found.returncode == 1
     assert found.stderr == "gaptrace: cannot run ./nowhere: No such file or directory\n"
 
@@ -394,7 +396,7 @@ def test_output_goes_where_the_descriptors_say(tmp_path):
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
         given = (out.fileno(), err.fileno())
         found = subprocess.run(
-            [sys.executable, "-m", "gaptrace.live.run", str(program)],
+            [sys.executable, RUNNER, str(program)],
             pass_fds=given,
             env=os.environ | {"GAPTRACE_STDIO": "{},{}".format(*given)},
             capture_output=True,
@@ -410,7 +412,7 @@ def test_closed_descriptors_leave_the_output_where_it_is(tmp_path):
     program.write_text("print('out')")
     notes = tmp_path / "notes.json"
     environment = {"GAPTRACE_STDIO": "63,64", "GAPTRACE_NOTES": str(notes)}
-    found = run_python("-m", "gaptrace.live.run", str(program), **environment)
+    found = run_python(RUNNER, str(program), **environment)
     assert (found.returncode, found.stdout, found.stderr) == (0, "out\n", "")
     assert json.loads(notes.read_text())["output_in_log"] is True
 
@@ -437,8 +439,7 @@ def notes_of(folder: Path, program: str, **environment: str) -> dict:
     (folder / "program.py").write_text(program)
     notes = folder / "notes.json"
     run_python(
-        "-m",
-        "gaptrace.live.run",
+        RUNNER,
         str(folder / "program.py"),
         "one",
         cwd=folder,
@@ -475,8 +476,7 @@ def test_notes_say_that_nothing_records(tmp_path):
 def test_a_notes_file_that_cannot_be_written_fails_nothing(tmp_path):
     (tmp_path / "program.py").write_text("print('ran')")
     found = run_python(
-        "-m",
-        "gaptrace.live.run",
+        RUNNER,
         str(tmp_path / "program.py"),
         GAPTRACE_NOTES=str(tmp_path / "nowhere" / "notes.json"),
     )
@@ -490,9 +490,7 @@ def ranges_of(folder: Path, program: str, **environment: str) -> tuple[list[str]
     """Run a program that uses the stand-ins; return what was recorded and what it printed."""
     (folder / "program.py").write_text(program)
     log = folder / "nvtx.log"
-    found = run_python(
-        "-m", "gaptrace.live.run", str(folder / "program.py"), NVTX_LOG=str(log), **environment
-    )
+    found = run_python(RUNNER, str(folder / "program.py"), NVTX_LOG=str(log), **environment)
     assert found.stderr == ""
     return log.read_text().splitlines() if log.exists() else [], found.stdout
 

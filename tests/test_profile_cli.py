@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -12,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from recorders import install_fake_nsys, real_nsys
+from recorders import RUNNER, install_fake_nsys, real_nsys
 
 from gaptrace.cli import main
 from gaptrace.record.machine import probe_driver
@@ -100,7 +101,7 @@ def test_the_run_folder_holds_everything(fake, capfd):
     stem = folder.resolve() / "graph"
     assert (folder / "commands.txt").read_text() == (
         f"{nsys} profile -t cuda,nvtx -s none --cpuctxsw=none --cuda-graph-trace=graph "
-        f"-o {stem} {sys.executable} -m gaptrace.live.run work.py --x\n"
+        f"-o {stem} {sys.executable} {RUNNER} work.py --x\n"
         f"{nsys} export --type=sqlite --output={stem}.sqlite {stem}.nsys-rep\n"
     )
 
@@ -205,6 +206,78 @@ def test_a_program_that_fails_so_early_leaves_no_json(no_cuda, capfd):
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.parametrize("fault", ["importer", "unwritable", "silent"])
+def test_a_recorder_that_fails_does_not_hide_the_status(fake, capfd, monkeypatch, fault):
+    monkeypatch.setenv("FAKE_NSYS", fault)
+    assert main(["profile", "-o", "out", write("work.py", "import sys; sys.exit(7)")]) == 7
+    first, *_, last, place = capfd.readouterr().err.splitlines()
+    assert "recording with nsys" in first
+    assert last == "gaptrace: work.py ended with status 7"
+    assert place == "gaptrace: everything is in out"
+
+
+def test_a_report_that_cannot_be_kept_is_shown_and_does_not_hide_the_status(fake):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_500_000, 2_500_000))
+
+    command = [sys.executable, "-m", "gaptrace", "profile", "-o"]
+    for program, status in (("import sys; sys.exit(7)", 7), ("pass", 1)):
+        found = subprocess.run(
+            [*command, f"out{status}", write("work.py", program)],
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=limit,
+        )
+        assert (found.returncode, "Traceback" in found.stderr) == (status, False)
+        page = Path(f"out{status}", "report.html").resolve()
+        assert f"gaptrace: error: cannot write {page}: File too large; what was" in found.stderr
+        assert "Recommendation" in found.stdout
+        assert not page.exists()
+        assert Path(f"out{status}", "graph.sqlite").exists()
+
+
+def test_who_reads_only_the_first_line_still_gets_both_recordings_and_the_status(fake):
+    script = write("work.py", "import sys; sys.exit(int(sys.argv[1]))")
+    command = f"{sys.executable} -m gaptrace profile --granularity both"
+    for status, kept in ((0, ["graph", "node"]), (7, ["graph"])):
+        piped = f"{command} -o out{status} {script} {status} | head -1; exit ${{PIPESTATUS[0]}}"
+        found = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=False)
+        assert found.returncode == status
+        assert found.stdout.startswith("gaptrace ")
+        assert f"everything is in out{status}" in found.stderr
+        assert sorted(path.name for path in Path(f"out{status}").iterdir() if path.is_dir()) == kept
+
+
+def test_modules_in_the_working_directory_are_not_taken_for_pythons(fake):
+    Path("src").mkdir()
+    for name in ("signal", "types", "typing", "enum", "functools", "gaptrace", "errors", "notes"):
+        write(f"{name}.py", "raise SystemExit('the wrong one')")
+    script = write("src/work.py", "print('ran')")
+    command = [sys.executable, "-P", "-m", "gaptrace", "profile", "-o", "out", script]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout.splitlines()[0]) == (0, "ran")
+
+
+def test_an_argument_that_is_no_text_is_passed_on_and_written_down(fake, capfd):
+    script = write("work.py", "import os, sys; print(os.fsencode(sys.argv[1]))")
+    assert main(["profile", "-o", "out", script, os.fsdecode(b"a\xff")]) == 0
+    assert capfd.readouterr().out.startswith("b'a\\xff'\n")
+    assert b"work.py 'a\xff'\n" in Path("out", "commands.txt").read_bytes()
+
+
+def test_too_few_descriptors(fake):
+    found = subprocess.run(
+        [sys.executable, "-m", "gaptrace", "profile", "-o", "out", write("work.py", "pass")],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (150, 150)),
+    )
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[-1].startswith("gaptrace: error: cannot start ")
+
+
 def test_an_export_that_fails_does_not_hide_the_status(fake, capfd, monkeypatch):
     monkeypatch.setenv("FAKE_NSYS", "export")
     assert main(["profile", "-o", "out", write("work.py", "import sys; sys.exit(7)")]) == 7
@@ -283,6 +356,8 @@ def test_a_program_that_takes_ctrl_c_well_keeps_its_status(fake):
         (["--unknown", "x.py"], "No such option"),
         (["--", "no-such-command"], "there is no command no-such-command that can be run"),
         (["-m", "--", "ls"], "use one of them"),
+        (["--arms", "graph", "--", "ls"], "steps of a Python script"),
+        (["--arms", "graph", "--chunks", "8", __file__], "name both"),
     ],
 )
 def test_usage_errors(fake, capfd, arguments, message):
@@ -475,6 +550,43 @@ def test_ctrl_c_under_the_real_nsys(real, on_interrupt, status):
     with closing(sqlite3.connect("out/graph.sqlite")) as connection:
         query = "SELECT count(*) FROM NVTX_EVENTS WHERE eventType = 59"
         assert connection.execute(query).fetchone() == (1,)
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("trap 'exit 9' INT; echo ready; sleep 20 & wait", 9),
+        ("trap '' INT; echo ready; sleep 1; exit 6", 6),
+        ("echo ready; exec sleep 20", 130),
+    ],
+)
+def test_a_command_keeps_its_status_after_ctrl_c_under_the_real_nsys(real, program, status):
+    command = ["profile", "-o", "out%p", "--", "sh", "-c", program]
+    _, err, found = interrupt([sys.executable, "-m", "gaptrace", *command])
+    assert (found, "Traceback" in err) == (status, False)
+    assert Path("out%p", "graph.sqlite").exists()
+
+
+@pytest.mark.nsys
+def test_a_terminal_that_is_closed_ends_the_program_and_keeps_what_was_recorded(real):
+    script = write(
+        "work.py",
+        "import os, time\nprint(os.getpid(), flush=True)\n[time.sleep(0.1) for _ in range(600)]\n",
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gaptrace", "profile", "-o", "out", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    pid = int(process.stdout.readline())
+    os.killpg(process.pid, signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert Path("out", "graph.sqlite").exists()
+    assert not Path(f"/proc/{pid}").exists()
 
 
 @pytest.mark.nsys

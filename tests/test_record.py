@@ -9,12 +9,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 from recorders import (
+    RUNNER,
     install_fake_nsys,
     program_that_lacks_a_library,
     real_nsys,
@@ -98,6 +100,12 @@ def test_the_copy_in_nsight_compute_comes_last_unless_it_has_its_importer(tmp_pa
     assert find_nsys({"PATH": str(tmp_path / "bin")}, root=tmp_path).path == copy
 
 
+def test_a_path_that_cannot_be_looked_at_is_passed_over(tmp_path):
+    path = write_nsys(tmp_path / "nsys", "2025.3.1")
+    places = f"/{'x' * 300}:{tmp_path}"
+    assert find_nsys({"PATH": places}, root=tmp_path).path == path
+
+
 def test_no_nsys_says_how_to_get_one(tmp_path):
     with pytest.raises(RecorderError, match=r"^no nsys .*apt install.*GAPTRACE_NSYS") as error:
         find_nsys({"PATH": str(tmp_path)}, root=tmp_path)
@@ -156,7 +164,7 @@ def test_the_command_is_the_documented_one(tmp_path):
     )
     assert shlex.join(command) == (
         "/opt/nsys profile -t cuda,nvtx -s none --cpuctxsw=none --cuda-graph-trace=node "
-        f"-o {tmp_path}/node {sys.executable} -m gaptrace.live.run 'my script.py' -x"
+        f"-o {tmp_path}/node {sys.executable} {RUNNER} 'my script.py' -x"
     )
 
 
@@ -165,7 +173,7 @@ def test_the_command_is_the_documented_one(tmp_path):
     [("script", ["x", "-y"]), ("module", ["-m", "x", "-y"]), ("command", ["--", "x", "-y"])],
 )
 def test_launcher(form, expected):
-    assert launcher(["x", "-y"], form=form)[1:] == ["-m", "gaptrace.live.run", *expected]
+    assert launcher(["x", "-y"], form=form)[1:] == [RUNNER, *expected]
 
 
 def test_a_recording_keeps_output_and_chatter_apart(fake, tmp_path, capfd):
@@ -442,6 +450,15 @@ def test_a_run_folder_is_named_after_program_and_time(tmp_path, monkeypatch, pro
     assert folder == tmp_path / "gaptrace-runs" / name
     assert create_run_folder(None, program, NOON).name == f"{name}-2"
     assert create_run_folder(None, program, NOON).name == f"{name}-3"
+
+
+def test_processes_that_begin_at_once_get_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    now = datetime(2026, 1, 1)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            made = list(pool.map(lambda _: create_run_folder(None, "x.py", now), range(8)))
+            assert len(set(made)) == 8
 
 
 def test_a_named_run_folder_must_be_empty(tmp_path):

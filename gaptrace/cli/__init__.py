@@ -13,6 +13,9 @@ import click
 from gaptrace import __version__
 from gaptrace.errors import GaptraceError
 
+#: Why nothing more can be written, though it could be begun.
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
 
 class LazyGroup(click.Group):
     """A group whose subcommands are imported only when they run, so that --help is instant."""
@@ -70,6 +73,19 @@ def say(message: str) -> None:
     click.echo(f"gaptrace: {message}", err=True)
 
 
+def show(text: str) -> None:
+    """Print results on stdout; where nobody reads them any more, go on without.
+
+    For what has more to do than to print.
+    """
+    try:
+        click.echo(text, nl=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 1 failed, 2 usage, 3 a gate failed.
 
@@ -94,9 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("interrupted")
         return 130
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in _NO_ROOM:
             raise
-        say("error: cannot write the output: no space left there; make room, or write elsewhere")
+        what = error.filename or "the output"
+        reason = (error.strerror or str(error)).lower()
+        say(f"error: cannot write {what}: {reason}; make room, or write elsewhere")
         return 1
     return status if isinstance(status, int) else 0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from gaptrace.cli import one_line, say, show
 from gaptrace.cli.target import streams
 
 #: Rounds without a recorder; and under one, where only the shape of each arm is wanted.
@@ -78,11 +79,13 @@ def time_arms(
     sound = {name: result for name, result in found.items() if "error" not in result}
     if sound:
         measured = [(name, measurement_of(result)) for name, result in sound.items()]
-        write_arms(folder, sound, arms_text(measured, width=REPORT_WIDTH, color=False))
         if not as_json:
-            click.echo(arms_text(measured, width=width(), color=color(sys.stdout)), nl=False)
-    if problems:
+            show(arms_text(measured, width=width(), color=color(sys.stdout)))
+        write_arms(folder, sound, arms_text(measured, width=REPORT_WIDTH, color=False))
+    if problems and status == 0:
         raise GpuError("; ".join(problems))
+    for problem in problems:
+        say(f"error: {one_line(GpuError(problem))}")
     if not sound and status == 0:
         raise GpuError(
             "no step was measured: --arms measures functions marked with @gaptrace.step, at their "

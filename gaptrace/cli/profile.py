@@ -79,8 +79,10 @@ def command(
     from gaptrace.record.recorders import choose
     from gaptrace.record.recording import launcher
 
-    if chunks and not arms:
-        raise click.UsageError("--chunks says how to cut the graphs of --arms: name both")
+    if chunks and "chunks" not in arms:
+        raise click.UsageError("--chunks says how to cut the graphs of --arms chunks: name both")
+    if arms and form == "command":
+        raise click.UsageError("--arms measures steps of a Python script or of -m MODULE")
     driver = probe_driver()
     chosen = choose(recorder, form, driver)
     folder = _folder(output, target[0], chosen, driver)

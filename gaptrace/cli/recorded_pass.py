@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from gaptrace.cli import one_line, say
+from gaptrace.cli import one_line, say, show
 from gaptrace.cli.target import streams
 from gaptrace.errors import GaptraceError, NotRecordedError, RecorderError
 
@@ -55,8 +53,19 @@ def recorded_pass(
     Raises:
         GaptraceError: a program that did not fail left nothing to analyse; or the recorder failed.
     """
+    from gaptrace.record.children import read_notes
+
     place.mkdir(exist_ok=True)
-    recording, found = _record(run, granularity, place), None
+    found = None
+    try:
+        recording = _record(run, granularity, place)
+    except RecorderError as error:
+        status = read_notes(place / f"{granularity}.script.json").get("status")
+        if not status:
+            raise
+        say(f"error: {one_line(error)}")
+        say(f"{run.program} ended with status {status}")
+        return int(status), None
     try:
         found = _analyze(run, _export(run, recording), place)
     except GaptraceError as error:
@@ -146,7 +155,7 @@ def _analyze(run: Run, exported: Path, place: Path) -> dict[str, Any]:
     measured = {name: measurement_of(result) for name, result in run.timed.items()}
     with working("drawing"):
         page = html_report(analysis, calibration=calibration, measured=measured)
-    write_result(place, report(analysis, width=REPORT_WIDTH, color=False), page, found)
     if not run.as_json:
-        click.echo(report(analysis, width=width(), color=color(sys.stdout)), nl=False)
+        show(report(analysis, width=width(), color=color(sys.stdout)))
+    write_result(place, report(analysis, width=REPORT_WIDTH, color=False), page, found)
     return found

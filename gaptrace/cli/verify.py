@@ -29,6 +29,8 @@ def command(form: Form, as_json: bool, target: tuple[str, ...]) -> int:
     from gaptrace.record.recording import launcher
     from gaptrace.render.replays import replays_text
 
+    if form == "command":
+        raise click.UsageError("verify looks at steps of a Python script or of -m MODULE")
     with tempfile.TemporaryDirectory() as folder:
         status, notes = run_program(
             launcher(target, form=form),

@@ -22,6 +22,7 @@ used in it, and its own would need a recording of its own.
 import _thread
 import atexit
 import ctypes
+import fcntl
 import json
 import os
 import threading
@@ -42,6 +43,9 @@ _FLUSH_SECONDS = 1.0
 _FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 #: Where NVTX looks for the library that takes its calls.
 _INJECTION = "NVTX_INJECTION64_PATH"
+#: The lowest number for the spool: a program that closes what it has not opened, and opens a file
+#: of its own, shall not get records into that.
+_FIRST_DESCRIPTOR = 200
 
 #: Of this process, kept for as long as CUPTI may call them.
 _recorders: list["CuptiRecorder"] = []
@@ -116,9 +120,7 @@ class CuptiRecorder:
         try:
             begin_ns, utc_ns = cupti.get_timestamp(), time.time_ns()
             self._library = library(_library_path())
-            self._file = os.open(
-                spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
-            )
+            self._file = _opened(spool)
             families = Families(layouts(cupti))
             header = {
                 "pid": os.getpid(),
@@ -236,6 +238,16 @@ class CuptiRecorder:
             with self._flushing:
                 if not self._ended.is_set():
                     self._library.cuptiActivityFlushAll(0)
+
+
+def _opened(spool: str) -> int:
+    low = os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
+    except OSError:  # no such numbers here
+        return low
+    os.close(low)
+    return high
 
 
 def library(path: str) -> ctypes.CDLL:

@@ -148,5 +148,9 @@ def recording_domain() -> Any | None:
 
 
 def _plain(payload: float) -> float:
-    """Return a Python number: nvtx takes int and float, and no subclass or NumPy scalar."""
-    return int(payload) if isinstance(payload, Integral) else float(payload)
+    """Return a Python number: nvtx takes int and float, and no subclass or NumPy scalar.
+
+    Of integers it takes those of 64 bits with a sign; others are rounded to a float.
+    """
+    is_whole = isinstance(payload, Integral) and -(2**63) <= payload < 2**63
+    return int(payload) if is_whole else float(payload)

@@ -1,8 +1,8 @@
 """Runs a program for a recorder.
 
-    python -m gaptrace.live.run SCRIPT [ARGS]
-    python -m gaptrace.live.run -m MODULE [ARGS]
-    python -m gaptrace.live.run -- COMMAND [ARGS]
+    python .../gaptrace/live/run.py SCRIPT [ARGS]
+    python .../gaptrace/live/run.py -m MODULE [ARGS]
+    python .../gaptrace/live/run.py -- COMMAND [ARGS]
 
 A script or module runs as `python SCRIPT` or `python -m MODULE` would run it, except that the
 CUDA graphs of CuPy and PyTorch are named by NVTX ranges when the program imports these libraries.
@@ -18,16 +18,19 @@ gone before the program starts:
   itself; if it cannot, the program is not run.
 """
 
+import sys
+
+# The folder of this file, whose modules have names of others.
+if __name__ == "__main__" and not sys.flags.safe_path:
+    sys.path.pop(0)
+
 import io
 import os
 import signal
-import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 
-# `python -m` put the working directory first, where the program's modules may lie.
-_DIRECTORY = sys.path.pop(0) if __name__ == "__main__" and not sys.flags.safe_path else None
 _AT_START = frozenset(sys.modules)
 
 from gaptrace.errors import GpuError  # noqa: E402
@@ -38,8 +41,8 @@ from gaptrace.live.watch import watch_imports  # noqa: E402
 
 def main() -> None:
     """Run what the command line names."""
-    # The recorder runs with interrupts blocked (`gaptrace.record.recording`); the program must not.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # The recorder runs with these blocked (`gaptrace.record.recording`); the program must not.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGHUP})
     arguments = sys.argv[1:]
     notes = RunNotes(os.environ.pop("GAPTRACE_NOTES", None), arguments)
     notes.output_in_log = not _restore_output(os.environ.pop("GAPTRACE_STDIO", None))
@@ -53,7 +56,7 @@ def main() -> None:
     notes.write()
     _hide_own_frames()
     if arguments[:1] == ["-m"]:
-        _put_first(_DIRECTORY)
+        _put_first(os.getcwd())  # noqa: PTH109
         code, module = _load_module(arguments[1])
         sys.argv = [module.__file__ or arguments[1], *arguments[2:]]
     else:
@@ -140,12 +143,12 @@ def _replace_process(command: list[str]) -> None:
         sys.exit(f"gaptrace: cannot run {command[0]}: {error.strerror}")
 
 
-def _put_first(directory: str | None) -> None:
+def _put_first(directory: str) -> None:
     """Put the program's directory first on the path, as the interpreter would.
 
     Modules in it win over those of the same name that were imported here.
     """
-    if directory is None or sys.flags.safe_path:
+    if sys.flags.safe_path:
         return
     sys.path.insert(0, directory)
     imported = {name.partition(".")[0] for name in set(sys.modules) - _AT_START}

@@ -48,7 +48,8 @@ def usual_place(machine: Machine, environment: Mapping[str, str] = os.environ) -
 def folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Return where calibrations are kept, whether it exists or not."""
     base = environment.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser() / "gaptrace" / "calibrations"
+    # Not of the Path, which raises where the user has no home.
+    return Path(os.path.expanduser(base)) / "gaptrace" / "calibrations"  # noqa: PTH111
 
 
 def save(calibration: Calibration, path: Path) -> None:
@@ -66,15 +67,29 @@ def check_place(path: Path) -> None:
     """Make the folder of a calibration, before measuring takes a minute.
 
     Raises:
-        CalibrationError: it cannot be made.
+        CalibrationError: it cannot be made, or the file is there and no calibration.
         GaptraceError: nothing can be written in it.
     """
     with _writing(path):
         check_folder(path.parent)
+        is_in_the_way = path.is_file() and path.stat().st_size > 0
+    if is_in_the_way:
+        try:
+            load(path)
+        except CalibrationError as error:
+            raise CalibrationError(
+                f"{path} is there and no calibration of this version: name another file with "
+                "--output, or move it away"
+            ) from error
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
+    if path.parts[0] == "~":
+        raise CalibrationError(
+            "this user has no home folder to keep a calibration in: set XDG_DATA_HOME, or name a "
+            "file with --output"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield

@@ -29,29 +29,46 @@ class Signals:
         self._notes_path = notes_path
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Interrupt the program, if the terminal has not."""
-        self.interrupted = True
+        """Interrupt the program, if nobody else has."""
+        again, self.interrupted = self.interrupted, True
         pid = read_notes(self._notes_path).get("pid")
         if pid is None:
             self.terminate()  # the program has not begun
         else:
-            _interrupt(pid)
+            _interrupt(pid, again=again)
 
     def on_terminate(self, number: int, frame: FrameType | None) -> None:
         """End the recorder, which ends the program."""
         self.terminate()
 
 
-def _interrupt(pid: int) -> None:
-    """Interrupt a program, unless the terminal has: nsys gives it a session of its own."""
+def _interrupt(pid: int, *, again: bool) -> None:
+    """Interrupt a program, unless it has been.
+
+    nsys gives it a session of its own, so that it is not. In this process group it is by Ctrl-C in
+    the terminal, and by who interrupts the group. Who interrupts this process alone cannot be told
+    from that at first: two interrupts could end a program that is putting its things in order.
+    """
     with contextlib.suppress(ProcessLookupError):
-        if os.getpgid(pid) != os.getpgrp():
+        if os.getpgid(pid) != os.getpgrp() or (again and not _is_in_foreground()):
             os.kill(pid, signal.SIGINT)
+
+
+def _is_in_foreground() -> bool:
+    """Whether Ctrl-C in the terminal reaches this process, and all others of its group."""
+    try:
+        with open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123 - as short as can be
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:  # there is none
+        return False
 
 
 @contextmanager
 def signals_passed_on(notes_path: Path) -> Iterator[Signals]:
-    """Handle SIGINT and SIGTERM while the block runs, in the main thread.
+    """Handle SIGINT, SIGTERM and SIGHUP while the block runs, in the main thread.
+
+    A terminal that is closed sends the last, which ends the recorder as SIGTERM does; under nohup
+    it stays ignored.
 
     Args:
         notes_path: where the program notes its process id.
@@ -64,6 +81,8 @@ def signals_passed_on(notes_path: Path) -> Iterator[Signals]:
         signal.SIGINT: signal.signal(signal.SIGINT, signals.on_interrupt),
         signal.SIGTERM: signal.signal(signal.SIGTERM, signals.on_terminate),
     }
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signals.on_terminate)
     try:
         yield signals
     finally:

@@ -37,4 +37,5 @@ def _name(cuda: ctypes.CDLL, ordinal: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(ask()))
+    # A line of its own, whatever else Python prints when it starts.
+    sys.stdout.write(f"\n{json.dumps(ask())}\n")

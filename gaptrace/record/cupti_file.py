@@ -57,7 +57,10 @@ def convert(spool_path: Path, target: Path, driver: Driver, *, ended: bool) -> P
             db.execute("COMMIT")
         draft.rename(target)
     except (OSError, sqlite3.Error) as error:
-        raise RecorderError(f"cannot write the export {target}: {error}") from error
+        raise RecorderError(
+            f"cannot write the export {target}: {error}; the recording is kept: make room, then "
+            f"gaptrace analyze {spool_path}"
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
     return target

@@ -77,7 +77,13 @@ def _place(report: Path, checksum: int, number: tuple[int, ...]) -> Path:
     """Return an export that serves, or else the first name that is free."""
     folder, stem = report.parent, report.stem
     if not os.access(folder, os.W_OK):
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        # Not of the Path, which raises where the user has no home.
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+        if cache.startswith("~"):
+            raise RecorderError(
+                f"nothing can be written beside {report}, and this user has no home folder: set "
+                "XDG_CACHE_HOME to one for the export"
+            )
         folder, stem = Path(cache) / "gaptrace", f"{stem}.{checksum:08x}"
     endings = chain(["", ".gaptrace"], (f".gaptrace-{n}" for n in count(2)))
     paths = (folder / f"{stem}{ending}.sqlite" for ending in endings)
@@ -87,11 +93,14 @@ def _place(report: Path, checksum: int, number: tuple[int, ...]) -> Path:
 
 
 def _is_from(path: Path, report: Path, checksum: int, number: tuple[int, ...]) -> bool:
-    if not path.is_file() or path.stat().st_mtime < report.stat().st_mtime:
-        return False
     # Offsets of the SQLite file format: user_version at 60, application_id at 68, big-endian.
-    with path.open("rb") as file:
-        header = file.read(100)
+    try:
+        if not path.is_file() or path.stat().st_mtime < report.stat().st_mtime:
+            return False
+        with path.open("rb") as file:
+            header = file.read(100)
+    except OSError:  # somebody else's
+        return False
     version, application = (int.from_bytes(header[at : at + 4], "big") for at in (60, 68))
     return application == checksum and version >= _as_integer(number)
 

@@ -56,7 +56,8 @@ def probe_driver() -> Driver:
     if answer.returncode != 0:
         found = {"problem": f"cuInit ended its process with status {answer.returncode}"}
     else:
-        found = json.loads(answer.stdout)
+        # The last line: what else Python starts may print.
+        found = json.loads(answer.stdout.splitlines()[-1])
     return Driver(
         version=number[1] if number else None,
         cuda_version=found.get("cuda_version"),

@@ -115,7 +115,8 @@ def _candidates(environment: Mapping[str, str], root: Path) -> Iterator[Path]:
         places += sorted(root.glob(pattern))
     for path in places:
         real = path.resolve()
-        if path.is_file() and os.access(path, os.X_OK) and real not in seen:
+        # Not of the Path, which raises where a folder must not be entered.
+        if os.path.isfile(path) and os.access(path, os.X_OK) and real not in seen:  # noqa: PTH113
             seen.add(real)
             yield path
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -57,7 +58,8 @@ def launcher(target: Sequence[str], *, form: Literal["script", "module", "comman
         form: which of the three.
     """
     prefix = {"script": [], "module": ["-m"], "command": ["--"]}[form]
-    return [sys.executable, "-m", "gaptrace.live.run", *prefix, *target]
+    # By its path: with -m, modules in the working directory would come before Python's own.
+    return [sys.executable, str(files("gaptrace.live") / "run.py"), *prefix, *target]
 
 
 def nsys_command(
@@ -75,7 +77,7 @@ def nsys_command(
         *(str(nsys.path), "profile"),
         *("-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none"),
         f"--cuda-graph-trace={granularity}",
-        *("-o", str(stem)),
+        *("-o", str(stem).replace("%", "%%")),  # %p and others stand for something
         *command,
     ]
 
@@ -115,8 +117,10 @@ def record(
     if not report.is_file():
         raise RecorderError(_why_no_report(stem, log, nsys, returncode, interrupted=interrupted))
     status = returncode if returncode >= 0 else 128 - returncode
-    if interrupted:
-        status = 130 if notes.get("status") is None else notes["status"]
+    if notes.get("status") is not None:
+        status = notes["status"] if interrupted else status
+    elif interrupted and "pid" not in notes:
+        status = 130  # it had not begun
     return Recording(report, log, status, notes)
 
 
@@ -127,17 +131,18 @@ def _run(
     output: tuple[int, int],
     told: Mapping[str, str],
 ) -> tuple[int, bool]:
-    given = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _FIRST_DESCRIPTOR) for descriptor in output]
-    environment = os.environ | {
-        "GAPTRACE_STDIO": ",".join(map(str, given)),
-        "GAPTRACE_NOTES": str(notes_path),
-        **told,
-    }
+    given: list[int] = []
     try:
+        given.extend(fcntl.fcntl(each, fcntl.F_DUPFD, _FIRST_DESCRIPTOR) for each in output)
+        environment = os.environ | {
+            "GAPTRACE_STDIO": ",".join(map(str, given)),
+            "GAPTRACE_NOTES": str(notes_path),
+            **told,
+        }
         with log.open("wb") as chatter, signals_passed_on(notes_path) as signals:
-            # nsys inherits a mask under which SIGINT never comes; `gaptrace.live.run` lifts it for
-            # the program.
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            # nsys inherits a mask under which neither comes, and would end without a report;
+            # `gaptrace.live.run` lifts it for the program.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
             try:
                 process = subprocess.Popen(
                     command, stdout=chatter, stderr=chatter, pass_fds=given, env=environment

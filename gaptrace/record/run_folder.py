@@ -26,11 +26,13 @@ report and analysis: figures of the two are not to be compared.
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from gaptrace.drafts import replace_file
 from gaptrace.errors import RecorderError
 
 RUNS = Path("gaptrace-runs")
@@ -51,9 +53,12 @@ def create_run_folder(output: Path | None, program: str, now: datetime) -> Path:
     Raises:
         RecorderError: it cannot be created, or it holds something.
     """
-    folder = output if output is not None else _new_name(program, now)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if output is None:
+            folder = _new_folder(program, now)
+        else:
+            folder = output
+            folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise RecorderError(
                 f"{folder} is not empty and nothing in it shall be overwritten; name a new folder "
@@ -62,8 +67,8 @@ def create_run_folder(output: Path | None, program: str, now: datetime) -> Path:
         (folder / "commands.txt").touch()
     except OSError as error:
         raise RecorderError(
-            f"cannot write to the run folder {folder}: {error.strerror}; choose a writable one "
-            "with --output"
+            f"cannot write to the run folder {output or RUNS}: {error.strerror}; choose a writable "
+            "one with --output"
         ) from error
     return folder.resolve()
 
@@ -79,7 +84,8 @@ def add_command(
         variables: of the environment, set for this command alone.
     """
     settings = "".join(f"{key}={shlex.quote(value)} " for key, value in (variables or {}).items())
-    with (folder / "commands.txt").open("a", encoding="utf-8") as file:
+    # Words need not be text: they are written as the bytes that they are.
+    with _adding(folder, errors="surrogateescape") as file:
         file.write(settings + shlex.join(command) + "\n")
 
 
@@ -91,37 +97,69 @@ def add_cell(folder: Path, line: str, source: str) -> None:
         line: what follows `%%gaptrace`.
         source: the cell.
     """
-    with (folder / "commands.txt").open("a", encoding="utf-8") as file:
+    with _adding(folder) as file:
         file.write(f"%%gaptrace {line}".strip() + f"\n{source.rstrip()}\n")
 
 
 def write_versions(folder: Path, versions: dict[str, object]) -> None:
-    """Write versions.json."""
-    _write_json(folder / "versions.json", versions)
+    """Write versions.json. Raises RecorderError where it cannot be written."""
+    _write(folder, {"versions.json": _json(versions)})
 
 
 def write_result(folder: Path, report: str, page: str, analysis: dict[str, Any]) -> None:
-    """Write report.txt, report.html and analysis.json."""
-    (folder / "report.txt").write_text(report, encoding="utf-8")
-    (folder / "report.html").write_text(page, encoding="utf-8")
-    _write_json(folder / "analysis.json", analysis)
+    """Write report.txt, report.html and analysis.json, each whole or not at all.
+
+    Raises:
+        RecorderError: one cannot be written.
+    """
+    files = {"report.txt": report, "report.html": page, "analysis.json": _json(analysis)}
+    _write(folder, files)
 
 
 def write_arms(folder: Path, measured: dict[str, Any], text: str) -> None:
-    """Write arms.json and arms.txt."""
-    (folder / "arms.txt").write_text(text, encoding="utf-8")
-    _write_json(folder / "arms.json", measured)
+    """Write arms.json and arms.txt. Raises RecorderError where one cannot be written."""
+    _write(folder, {"arms.txt": text, "arms.json": _json(measured)})
 
 
-def _new_name(program: str, now: datetime) -> Path:
+def _new_folder(program: str, now: datetime) -> Path:
+    """Make a folder that nobody else has made, such as another process at the same moment."""
     name = re.sub(r"[^\w.-]+", "_", Path(program).name.removesuffix(".py")) or "run"
     first = RUNS / f"{name}-{now:%Y%m%d-%H%M%S}"
     folder, number = first, 2
-    while folder.exists():
-        folder = first.with_name(f"{first.name}-{number}")
-        number += 1
-    return folder
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            folder = first.with_name(f"{first.name}-{number}")
+            number += 1
+        else:
+            return folder
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+@contextmanager
+def _adding(folder: Path, errors: str = "strict") -> Iterator[TextIO]:
+    place = folder / "commands.txt"
+    try:
+        with place.open("a", encoding="utf-8", errors=errors) as file:
+            yield file
+    except OSError as error:
+        raise _not_written(place, error) from error
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        try:
+            replace_file(folder / name, text)
+        except OSError as error:
+            raise _not_written(folder / name, error) from error
+
+
+def _not_written(place: Path, error: OSError) -> RecorderError:
+    return RecorderError(
+        f"cannot write {place}: {error.strerror}; what was recorded until then is kept beside it, "
+        "for gaptrace analyze and report"
+    )
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1) + "\n"
