@@ -208,15 +208,36 @@ def _cut(whole: _Parts, windows: pl.DataFrame, *, is_narrowed: bool) -> _Parts:
     if is_narrowed:
         range_windows = intervals.intersect(range_windows, windows, ["device_id"])
         steps = replace(steps, frame=starting_inside(steps.frame, windows))
+    cut_gaps, pieces = _numbered_apart(
+        *(intervals.intersect(windows, each, ["device_id"]) for each in (whole.gaps, whole.pieces))
+    )
     return _Parts(
-        gaps=intervals.intersect(windows, whole.gaps, ["device_id"]),
-        pieces=intervals.intersect(windows, whole.pieces, ["device_id"]),
+        gaps=cut_gaps,
+        pieces=pieces,
         launches=starting_inside(whole.launches, windows),
         tree=whole.tree,
         ranges=range_windows,
         executions=starting_inside(whole.executions, windows),
         steps=steps,
     )
+
+
+def _numbered_apart(
+    cut_gaps: pl.DataFrame, pieces: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Give parts of one gap that windows cut in several a number each, and their pieces, too."""
+    if not cut_gaps["gap_id"].drop_nulls().is_duplicated().any():
+        return cut_gaps, pieces
+    numbered = cut_gaps.with_columns(
+        gap_id=pl.when(pl.col("gap_id").is_not_null()).then(pl.int_range(pl.len(), dtype=pl.Int64))
+    )
+    own = numbered.select("device_id", "start_ns", _own="gap_id").sort("start_ns")
+    placed = (
+        pieces.with_row_index("_row")
+        .sort("start_ns")
+        .join_asof(own, on="start_ns", by="device_id", check_sortedness=False)
+    )
+    return numbered, placed.sort("_row").with_columns(gap_id="_own").select(pieces.columns)
 
 
 def _conclusions(

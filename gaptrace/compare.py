@@ -197,7 +197,7 @@ def _steady(analysis: Analysis, device_id: int) -> pl.DataFrame:
     """Steady steps of a device: unit, span_ns, busy_ns, idle_ns, and a column for each cause."""
     key = ["key", "device_id", "step"]
     is_steady = ~(pl.col("is_first") | pl.col("is_warm_up"))
-    causes = step_causes(analysis.steps, analysis.idle).with_columns(
+    causes = step_causes(analysis.steps, analysis.pieces).with_columns(
         pl.col("cause").cast(pl.String)
     )
     return (

@@ -128,8 +128,10 @@ def bin_edges(start_ns: int, end_ns: int, bins: int) -> Array:
         one more edge than there are bins; as many bins as nanoseconds where that is fewer.
     """
     count = max(1, min(bins, end_ns - start_ns))
-    # Each factor apart stays far below 2**63: a session's nanoseconds times a screen's pixels.
-    return start_ns + np.arange(count + 1, dtype=np.int64) * (end_ns - start_ns) // count
+    # Whole and rest apart, since a long session's nanoseconds times a screen's pixels are too many.
+    width, rest = divmod(end_ns - start_ns, count)
+    edges = np.arange(count + 1, dtype=np.int64)
+    return start_ns + edges * width + edges * rest // count
 
 
 def covered(union: Blocks, edges: Array) -> Array:
@@ -215,8 +217,9 @@ def _main_kinds(lane: Spans, bounds: Array, left_out: Array, bins: Array) -> Arr
     np.subtract.at(sums, (np.searchsorted(kinds, lane.kinds[left_out]), bins), lengths)
     main: Array = kinds[sums.argmax(axis=0)]
     # Where no span has a length, none has most of the time.
-    for number in np.flatnonzero(sums.max(axis=0) == 0):
-        own = np.setdiff1d(np.arange(bounds[number], bounds[number + 1]), left_out)
+    for number in np.flatnonzero((sums.max(axis=0) == 0) & (np.diff(bounds) > 0)):
+        apart = left_out[bins == number]
+        own = np.setdiff1d(np.arange(bounds[number], bounds[number + 1]), apart)
         main[number] = lane.kinds[own].min(initial=kinds[-1])
     return main
 

@@ -4,6 +4,7 @@ What is drawn span by span is described; what is too short for that is counted a
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -115,17 +116,38 @@ def _shared(group: Group, numbers: pl.Series, window: tuple[int, int]) -> detail
 
 
 def _numbers(prepared: Prepared, window: tuple[int, int]) -> pl.DataFrame:
-    """thread_id, thread: from 1 on, of the threads with most rows; ids of recorders are long."""
-    both = [_counted(each, window) for each in (prepared.calls, prepared.ranges)]
+    """thread_id, thread: of the threads with most rows in a window, most first.
+
+    Ids of recorders are long. Instead threads are numbered from 1 on in the order of their rows in
+    the whole trace, so that one has the same number in every window; null if there is but one.
+    """
+    of_all = _busiest(each.keys.with_columns(len=_lengths(each)) for each in _of_threads(prepared))
+    numbers = of_all.with_row_index("thread", offset=1)
+    if numbers.height == 1:
+        numbers = numbers.with_columns(thread=pl.lit(None, pl.UInt32))
+    shown = _busiest(_counted(each, window) for each in _of_threads(prepared))
+    return shown.head(_MOST_THREADS).join(
+        numbers, on="thread_id", how="left", maintain_order="left"
+    )
+
+
+def _of_threads(prepared: Prepared) -> tuple[Group, Group]:
+    return prepared.calls, prepared.ranges
+
+
+def _lengths(group: Group) -> pl.Series:
+    return pl.Series([len(spans.starts) for spans in group.spans], dtype=pl.Int64)
+
+
+def _busiest(counted: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """thread_id: those with most rows first."""
     return (
-        pl.concat([counted.select("thread_id", "len") for counted in both])
+        pl.concat([each.select("thread_id", "len") for each in counted])
         .drop_nulls()
         .group_by("thread_id")
         .agg(pl.col("len").sum())
         .sort("len", "thread_id", descending=[True, False])
-        .head(_MOST_THREADS)
         .select("thread_id")
-        .with_row_index("thread", offset=1)
     )
 
 
@@ -136,14 +158,19 @@ def _streams(streams: Group, window: tuple[int, int]) -> list[_Lane]:
         "len", *STREAM, descending=[True, *(False for _ in STREAM)]
     )
     own = of_streams.head(_MOST_STREAMS)
-    processes = own.select(pl.col("process_id").unique().sort()).with_row_index("process", offset=1)
+    every = streams.keys.select(pl.col("process_id").unique().sort())
+    processes = every.with_row_index("process", offset=1)
     several = {name: own[name].n_unique() > 1 for name in ("device_id", "process_id")}
     # Streams are unique only within a context: two that share a number are told apart by it.
     alike = own.select("device_id", "process_id", "stream_id").is_duplicated().any()
     label = pl.concat_str(
         *([pl.format("device {} ", "device_id")] if several["device_id"] else []),
         *([pl.format("process {} ", "process")] if several["process_id"] else []),
-        *([pl.format("context {} ", "context_id")] if alike else []),
+        *(
+            [pl.format("context {} ", pl.col("context_id").cast(pl.String).fill_null("unknown"))]
+            if alike
+            else []
+        ),
         pl.format("stream {}", pl.col("stream_id").cast(pl.String).fill_null("unknown")),
     )
     named = own.join(processes, on="process_id", how="left", maintain_order="left")
@@ -185,7 +212,7 @@ def _calls(calls: Group, threads: pl.DataFrame, window: tuple[int, int]) -> list
         _Lane(
             "call",
             2,
-            _label("CUDA calls", thread, threads),
+            _label("CUDA calls", thread),
             calls.spans[number],
         )
         for number, thread in shown.select("spans", "thread").rows()
@@ -199,20 +226,20 @@ def _ranges(ranges: Group, threads: pl.DataFrame, window: tuple[int, int]) -> li
         _Lane(
             "range",
             3,
-            _label("NVTX", thread, threads) + (f", depth {depth + 1}" if depth else ""),
+            _label("NVTX", thread) + (f", depth {depth + 1}" if depth else ""),
             ranges.spans[number],
         )
         for number, thread, depth in nested.select("spans", "thread", "depth").rows()
     ]
     # Ranges that cross each other share a lane, whoever opened them.
-    crossing = shown.filter("is_crossing")["spans"]
+    crossing = _counted(ranges, window).filter("is_crossing")["spans"]
     if len(crossing):
         lanes.append(_Lane("range", 4, "NVTX start/end", _shared(ranges, crossing, window)))
     return lanes
 
 
-def _label(name: str, thread: int, threads: pl.DataFrame) -> str:
-    return name if threads.height < 2 else f"thread {thread} {name}"
+def _label(name: str, thread: int | None) -> str:
+    return name if thread is None else f"thread {thread} {name}"
 
 
 def _described_ops(seen: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
@@ -256,9 +283,7 @@ def _described_ranges(seen: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
 
 def _described_executions(seen: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:
     own = prepared.graph_executions.select(
-        pl.col("graph_exec_id", "op_count", "api_ns", "lead_ns", "gap_ns").gather(
-            pl.lit(seen["row"])
-        )
+        pl.col("graph_exec_id", "op_count", "api_ns", "lead_ns").gather(pl.lit(seen["row"]))
     )
     return (
         seen.hstack(own)
@@ -298,5 +323,6 @@ def _gaps_before(op_ids: pl.Series, prepared: Prepared) -> pl.DataFrame:
         ended.select("gap_id", op_id="next_op_id", gap_ns=_LENGTH)
         .join(main, on="gap_id", how="left", maintain_order="left")
         .drop("gap_id")
-        .unique("op_id", keep="first", maintain_order=True)
+        # Of a gap that windows cut in several, the part that the op ended.
+        .unique("op_id", keep="last", maintain_order=True)
     )

@@ -231,3 +231,19 @@ def comparison_tables(path):
     """One for a device, one for each sequence of steps, one for the ranges."""
     found = analyze(read(Path(path)))
     return found.devices.height + found.step_units.height + 1
+
+
+def test_steps_hold_all_of_their_idle_time_where_a_part_is_asked_for():
+    def loading(shift_us):
+        at = range(0, 2_000 * US, 100 * US)
+        ops = [op(each + 2 * US, each + 12 * US, each) for each in at]
+        api = [call("cudaLaunchKernel", each, each + (1 + shift_us) * US, each) for each in at]
+        ranges = [nvtx("step", each, each + 99 * US) for each in at]
+        ranges += [nvtx("load", each, each + 30 * US) for each in at]
+        return analyze(trace(ops, api, nvtx=ranges), range_name="load")
+
+    compared = compare(loading(0), loading(1))
+    found = changes(compared.steps, "before_ns", "after_ns")
+    causes = found.keys() - {"span_ns", "busy_ns", "idle_ns"}
+    assert found["idle_ns"] == (89 * US, 89 * US)
+    assert sum(found[cause][0] for cause in causes) == pytest.approx(89 * US, rel=0.01)

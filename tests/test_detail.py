@@ -58,6 +58,11 @@ def test_bins_tile_the_window_and_differ_by_a_nanosecond_at_most(window, bins):
     assert widths.max() - widths.min() <= 1
 
 
+def test_bins_of_centuries_are_bins():
+    edges = detail.bin_edges(-(2**61), 2**61, 1_000)
+    assert (edges[0], edges[500], edges[-1]) == (-(2**61), 0, 2**61)
+
+
 def expected(rows, window, bins):
     """What is visible, row by row and bin by bin."""
     (start, end), edges = window, detail.bin_edges(*window, bins).tolist()

@@ -449,3 +449,87 @@ def test_text_and_json_need_no_plotly():
         "print('plotly' in sys.modules, 'jinja2' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False False\n"
+
+
+def with_ranges(*names):
+    """Ranges of 90 us, each name on a thread of its own, of which 10 us are busy."""
+    ops, api, ranges = [], [], []
+    for number, name in enumerate(names):
+        at, own = 100_000 * number, {"thread_id": 2_001 + sorted(set(names)).index(name)}
+        ops.append(op(at + 3_000, at + 13_000, number))
+        api.append(call("cudaLaunchKernel", at + 100, at + 2_000, number, **own))
+        ranges.append(nvtx(name, at, at + 90_000, **own))
+    return analyze(trace(ops, api, nvtx=ranges))
+
+
+@pytest.mark.parametrize(
+    "names", [("1", "20", "warm"), ("2026-01-01", "2026-01-02"), ("x" * 95 + "A", "x" * 95 + "B")]
+)
+def test_each_range_has_its_bar_whatever_its_name(names):
+    figure = figures.idle_by_cause(with_ranges(*names), "range")
+    (busy,) = named(figure, name="busy")
+
+    assert dict(zip(busy.y, busy.x, strict=True)) == dict.fromkeys(names, pytest.approx(0.01))
+    axis = figure.layout.yaxis
+    assert (axis.type, sorted(axis.tickvals)) == ("category", sorted(names))
+    # What is shown of names keeps both ends.
+    assert [shown[-1] for shown in axis.ticktext] == [name[-1] for name in axis.tickvals]
+    assert all(len(shown) <= 90 for shown in axis.ticktext)
+
+
+def test_bars_of_steps_with_long_names_on_several_devices_stay_apart():
+    ops, api, ranges = [], [], []
+    for at in range(0, 1_000_000, 100_000):
+        ranges.append(nvtx("x" * 95, at, at + 90_000))
+        for device in (0, 1):
+            start = at + 1_000 + 2_000 * device
+            api.append(call("cudaLaunchKernel", start, start + 1_000, len(api)))
+            ops.append(op(start + 5_000, start + 15_000, len(ops), device_id=device))
+    both = analyze(trace(ops, api, nvtx=ranges))
+    figure = figures.before_after(compare(both, both))
+    (busy,) = named(figure, name="busy")
+
+    assert len(set(busy.y)) == len(busy.y) == 4
+    assert [shown.rpartition("x ")[2] for shown in figure.layout.yaxis.ticktext] == [
+        f"on device {device}, {side}" for device in (0, 1) for side in ("before", "after")
+    ]
+
+
+def test_the_legend_is_there_where_the_first_device_is_not():
+    ops = [op(0, 1_000, 1), *(op(at, at + 500, device_id=1) for at in (5_000, 6_000, 8_000))]
+    figure = figures.timeline(analyze(trace(ops)), 4_000, 9_000)
+
+    shown = [mark.name for mark in figure.data if mark.type == "scatter" and mark.showlegend]
+    assert shown[0] == "busy"
+    assert len(shown) > 1
+    both = figures.timeline(analyze(trace(ops)))
+    shown = [mark.name for mark in both.data if mark.type == "scatter" and mark.showlegend]
+    assert sorted(shown) == sorted(set(shown))
+
+
+def test_sequences_of_one_name_are_numbered():
+    ops, api, ranges = [], [], []
+    for thread in (1, 2):
+        for at in range(thread * 1_000, 500_000, 50_000):
+            own = {"thread_id": 2_000 + thread}
+            api.append(call("cudaLaunchKernel", at, at + 1_000, len(api), **own))
+            ops.append(op(at + 2_000, at + 3_000, len(ops)))
+            ranges.append(nvtx("step", at, at + 40_000, **own))
+    figure = figures.steps(analyze(trace(ops, api, nvtx=ranges)))
+
+    assert [text.text for text in figure.layout.annotations][:2] == ["step #0", "step #1"]
+
+
+def test_sizes_of_several_devices_say_whose_they_are():
+    ops, api = [], []
+    for device in (0, 1):
+        for at in range(0, 100_000, 10_000):
+            api.append(call("cudaGraphLaunch", at, at + 1_000 * (1 + device), len(api)))
+            ops += [
+                node(at + 3_000 + 100 * n, at + 3_050 + 100 * n, len(api) - 1, n, device_id=device)
+                for n in range(3)
+            ]
+    figure = figures.launch_costs(analyze(trace(ops, api, granularity="node")))
+    (launched,) = named(figure, name="launch call, as recorded")
+
+    assert ["device 0" in launched.hovertext[0], "device 1" in launched.hovertext[1]] == [True] * 2

@@ -311,7 +311,9 @@ def test_shares_and_counts():
     assert [count(None), count(0), count(12_345)] == ["-", "0", "12,345"]
 
 
-@pytest.mark.parametrize("name", ["step [red]", "step [/x]", "f::[lambda() (instance 1)]"])
+@pytest.mark.parametrize(
+    "name", ["step [red]", "step [/x]", "f::[lambda() (instance 1)]", "layer:x:0:fire:"]
+)
 def test_names_are_shown_as_they_are(name):
     named = trace(
         [op(5, 6, 1), op(20, 30, 2)],

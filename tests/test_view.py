@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_traces import REAL
-from rows import call, graph, nvtx, op, trace
+from rows import call, graph, node, nvtx, op, trace
 
 from gaptrace.analysis import analyze
 from gaptrace.errors import GaptraceError, WindowError
+from gaptrace.export.tracks import _idle
 from gaptrace.prepared import prepare
 from gaptrace.read import read
 from gaptrace.view import view
@@ -233,3 +234,82 @@ def test_work_of_a_stream_without_a_number_has_a_lane_of_its_own():
     labels = view(analyze(made)).lanes["label"].to_list()
 
     assert [each for each in labels if each.startswith("stream")] == ["stream 7", "stream unknown"]
+
+
+def test_parts_of_a_gap_that_ranges_cut_are_gaps_of_their_own():
+    """A gap of 80 us, of which two instances of a range hold 10 and 20 us; the host allocates."""
+    one = trace(
+        [op(0, 10_000, 1), op(90_000, 100_000, 2)],
+        [
+            call("cudaLaunchKernel", -5_000, -1_000, 1),
+            call("cudaMalloc", 20_000, 30_000),
+            call("cudaLaunchKernel", 80_000, 88_000, 2),
+        ],
+        nvtx=[nvtx("load", 20_000, 30_000), nvtx("load", 75_000, 95_000)],
+    )
+    found = analyze(one, range_name="load")
+    pieces = view(prepare(found), device_bins=1_000).pieces
+
+    lengths = {(20_000, 30_000): 10_000, (75_000, 80_000): 15_000, (80_000, 88_000): 15_000}
+    spans = pieces.select("start_ns", "end_ns", "gap_ns").rows()
+    assert {(start, end): gap for start, end, gap in spans} == lengths | {(88_000, 90_000): 15_000}
+    assert found.largest_gaps.select("gap_ns", "cause", "cause_ns").rows() == [
+        (15_000, "launch_call", 8_000),
+        (10_000, "api_other", 10_000),
+    ]
+    # The op ended the second of them.
+    (ended,) = view(prepare(found)).spans.filter(name="scale").to_dicts()
+    assert (ended["gap_ns"], ended["cause"]) == (15_000, "launch_call")
+    tracks = _idle(found)
+    assert (tracks["end_ns"] - tracks["start_ns"]).sum() == 25_000
+
+
+def by_threads(*counts):
+    """Launches of threads 2001, 2002 ..., side by side, and the ops that they launch."""
+    api, ops = [], []
+    for thread, times in enumerate(counts, 2001):
+        for at in times:
+            api.append(call("cudaLaunchKernel", at, at + 500, len(api), thread_id=thread))
+            ops.append(op(at + 600, at + 900, len(ops)))
+    return ops, api
+
+
+def calls_by_lane(seen):
+    named = seen.spans.join(seen.lanes, on="lane").filter(pl.col("label").str.ends_with("calls"))
+    return dict(named.group_by("label").agg(pl.col("span_count").sum()).rows())
+
+
+def test_a_thread_has_the_same_number_in_every_window():
+    ops, api = by_threads([*range(0, 50_000, 1_000), 61_000], range(60_000, 160_000, 10_000))
+    prepared = prepare(analyze(trace(ops, api)))
+
+    every = {"thread 1 CUDA calls": 51, "thread 2 CUDA calls": 10}
+    assert calls_by_lane(view(prepared, 0, 200_000)) == every
+    later = {"thread 1 CUDA calls": 1, "thread 2 CUDA calls": 9}
+    assert calls_by_lane(view(prepared, 60_800, 160_000)) == later
+    assert calls_by_lane(view(prepared, 70_000, 160_000)) == {"thread 2 CUDA calls": 9}
+
+
+def test_ranges_that_cross_are_drawn_whoever_opened_them():
+    ops, api = by_threads(*(range(1_000 * t, 90_000, 5_000 + 1_000 * t) for t in range(5)))
+    epoch = nvtx("epoch", 0, 100_000, thread_id=2005, kind="start_end")
+
+    assert "NVTX start/end" in view(analyze(trace(ops, api, [epoch]))).lanes["label"]
+
+
+def test_a_graph_execution_is_not_said_to_end_a_gap_in_which_the_device_worked():
+    ops = [
+        *(node(at, at + 1_000, 1, number) for number, at in enumerate((1_000, 3_000))),
+        op(4_000, 80_000, 2),
+        *(node(at, at + 1_000, 3, number) for number, at in enumerate((81_000, 83_000))),
+    ]
+    api = [
+        call("cudaGraphLaunch", 0, 100, 1),
+        call("cudaLaunchKernel", 200, 300, 2),
+        call("cudaGraphLaunch", 400, 500, 3),
+    ]
+    seen = view(analyze(trace(ops, api, granularity="node")))
+    executions = seen.spans.filter(pl.col("name").str.starts_with("graph exec"))
+
+    assert executions["gap_ns"].to_list() == [None, None]
+    assert executions["lead_ns"].to_list() == [900, 80_500]

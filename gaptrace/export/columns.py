@@ -38,7 +38,8 @@ _EVERYWHERE = {
     "first_ns": "start of the first op",
     "first_span_ns": "span of the first step",
     "gap_count": "gaps of the device",
-    "gap_id": "number of the gap in analysis/gaps; null before the first and after the last op",
+    "gap_id": "number of the gap in analysis/gaps, of each part where windows cut it in several; "
+    "null before the first and after the last op",
     "gap_ns": "length of a gap",
     "gap_kind": "queued: launched before the previous graph ended; starved: launched too late",
     "graph_exec_id": "instantiated graph; null for work outside graphs",

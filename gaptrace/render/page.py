@@ -28,6 +28,7 @@ def printed(parts: Sequence[RenderableType], width: int, color: bool) -> str:
         highlight=False,
         # Names of kernels and ranges hold brackets, which are no markup.
         markup=False,
+        emoji=False,  # nor are words between colons
         legacy_windows=False,
     )
     for part in parts:

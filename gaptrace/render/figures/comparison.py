@@ -38,7 +38,13 @@ def before_after(compared: Comparison, *, title: str | None = None) -> go.Figure
         _state(drawn, state, named)
     categories = [bar for bars, _ in named for bar in bars]
     drawn.update_yaxes(
-        type="category", categoryorder="array", categoryarray=categories[::-1], showgrid=False
+        type="category",
+        categoryorder="array",
+        categoryarray=categories[::-1],
+        # The whole name tells bars apart, however little of it is shown.
+        tickvals=categories,
+        ticktext=[_shown(bar) for bar in categories],
+        showgrid=False,
     )
     what = "ms of a step, medians" if per_step else "ms"
     before, after = (plain(_source(each)) for each in (compared.before, compared.after))
@@ -59,7 +65,12 @@ def _bars(row: dict[str, Any], several: bool) -> tuple[str, str]:
     else:
         device = f" on device {row['device_id']}" if several else ""
         units = (f"{row['unit']}{device}", f"{row['after_unit']}{device}")
-    return f"{plain(units[0])}, before", f"{plain(units[1])}, after"
+    return f"{units[0]}, before", f"{units[1]}, after"
+
+
+def _shown(bar: str) -> str:
+    name, _, side = bar.rpartition(", ")
+    return f"{plain(name)}, {side}"
 
 
 def _state(drawn: go.Figure, state: str, named: list[tuple[tuple[str, str], pl.DataFrame]]) -> None:
@@ -71,7 +82,7 @@ def _state(drawn: go.Figure, state: str, named: list[tuple[tuple[str, str], pl.D
                 bars.append(bar)
                 lengths.append(row[f"{side}_ns"] * _MS)
                 said.append(
-                    f"<b>{bar.rpartition(',')[0]}</b><br>"
+                    f"<b>{_shown(bar).rpartition(',')[0]}</b><br>"
                     f"{state}: {duration(row['before_ns'])} before, "
                     f"{duration(row['after_ns'])} after<br>change {change(row['change_ns'])}"
                 )

@@ -9,7 +9,8 @@ _LONGEST_NAME = 90
 
 def plain(text: str) -> str:
     """Return text that plotly shows as it is: names of kernels hold brackets, ranges anything."""
-    short = text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
+    half = (_LONGEST_NAME - 1) // 2
+    short = text if len(text) <= _LONGEST_NAME else f"{text[:half]}…{text[-half:]}"
     one_line = " ".join(short.split())
     return one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

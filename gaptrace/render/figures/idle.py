@@ -77,7 +77,7 @@ def idle_by_cause(
             continue
         drawn.add_bar(
             orientation="h",
-            y=[plain(label) for label in mine["label"]],
+            y=mine["label"].to_list(),
             x=(mine["ns"] * _MS).to_numpy(),
             name=state,
             marker={
@@ -93,8 +93,12 @@ def idle_by_cause(
         )
     drawn.update_xaxes(title={"text": _MEASURES[of]})
     drawn.update_yaxes(
+        type="category",  # names may be numbers or dates
         categoryorder="array",
-        categoryarray=[plain(label) for label in reversed(labels)],
+        categoryarray=labels[::-1],
+        # The whole name tells bars apart, however little of it is shown.
+        tickvals=labels,
+        ticktext=[plain(label) for label in labels],
         showgrid=False,
         title=None,
     )

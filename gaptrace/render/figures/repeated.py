@@ -46,7 +46,12 @@ def steps(analysis: Analysis, *, title: str | None = None) -> go.Figure:
     if shown.is_empty():
         return nothing(figure(height=_MARGIN, title=title), "no repeated steps found")
     rows = shown.height
-    names = [plain(unit) for unit in shown["unit"]]
+    # Threads that run the same ranges have sequences of one name.
+    alike = shown.select(pl.col("key").n_unique().over("unit", "device_id") > 1).to_series()
+    names = [
+        plain(unit) + (f" #{key}" if is_alike else "")
+        for unit, key, is_alike in zip(shown["unit"], shown["key"], alike, strict=True)
+    ]
     if shown["device_id"].n_unique() > 1:
         names = [f"{n} on device {d}" for n, d in zip(names, shown["device_id"], strict=True)]
     drawn = make_subplots(
@@ -176,6 +181,7 @@ def launch_costs(
     drawn = figure(height=380, title=title)
     us = list[float]()
     sizes = analysis.graph_sizes.filter(pl.col("nodes").is_not_null()).sort("nodes")
+    several = sizes["device_id"].n_unique() > 1
     recorded = ("launch_api_ns", "launch call, as recorded", CAUSE_COLORS["launch_call"], "circle")
     exposed = (
         *("exposed_latency_ns", "exposed latency, as recorded"),
@@ -195,8 +201,11 @@ def launch_costs(
             marker={"color": color, "symbol": symbol, "size": 9},
             name=name,
             hovertext=[
-                f"{name}<br>{count(nodes)} CUDA nodes: median {duration(low)}, p90 {duration(high)}"
-                for nodes, low, high in zip(known["nodes"], p50, p90, strict=True)
+                f"{name}{f' on device {device_id}' if several else ''}<br>"
+                f"{count(nodes)} CUDA nodes: median {duration(low)}, p90 {duration(high)}"
+                for device_id, nodes, low, high in zip(
+                    known["device_id"], known["nodes"], p50, p90, strict=True
+                )
             ],
             hoverinfo="text",
         )

@@ -67,8 +67,10 @@ def draw(seen: View, *, title: str | None = None) -> go.Figure:
     )
     axes(drawn)
     present = set(seen.bins["state"].unique())
+    shown = seen.bins["device_id"].unique()
+    named = next((row for row, it in enumerate(seen.devices["device_id"], 1) if it in shown), 1)
     for row, device_id in enumerate(seen.devices["device_id"], 1):
-        _band(drawn, row, seen, device_id, present)
+        _band(drawn, row, seen, device_id, present, is_named=row == named)
         drawn.update_yaxes(
             row=row,
             col=1,
@@ -85,7 +87,9 @@ def draw(seen: View, *, title: str | None = None) -> go.Figure:
     return drawn
 
 
-def _band(drawn: go.Figure, row: int, seen: View, device_id: int, present: set[str]) -> None:
+def _band(
+    drawn: go.Figure, row: int, seen: View, device_id: int, present: set[str], *, is_named: bool
+) -> None:
     """Shares of each bin as stacked areas; above them, to hover on, bins and long pieces."""
     bins = _by_state(seen.bins.filter(pl.col("device_id") == device_id))
     if bins.is_empty():
@@ -104,7 +108,7 @@ def _band(drawn: go.Figure, row: int, seen: View, device_id: int, present: set[s
             y=pl.concat([shares, shares.tail(1)]).to_numpy().astype("float32"),
             name=state,
             legendgroup=state,
-            showlegend=row == 1,
+            showlegend=is_named,
             stackgroup=str(device_id),
             mode="none",
             fillcolor=BUSY_COLOR if state == "busy" else CAUSE_COLORS[state],

@@ -20,7 +20,7 @@ from gaptrace.timings import Measurement
 _WIDTH = 1_000
 #: Of figures: with many devices and threads timelines are drawn in fewer bins to keep it.
 _MOST_FIGURE_BYTES = 1_900_000
-_COARSENESS = (1, 2, 4, 8)
+_COARSENESS = (1, 2, 4, 8, 16, 32)
 #: Beyond these only the busy fraction of further devices stands at the top.
 _MOST_TILES = 4
 #: Lists of the JSON that grow with a trace, in the order in which they are left out where it would
