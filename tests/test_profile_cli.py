@@ -160,6 +160,20 @@ def test_both_granularities_as_json(fake, capfd):
     assert found["node"]["schema"] == "gaptrace.analysis/1"
 
 
+def test_a_file_on_stdin_begins_anew_in_the_second_run_and_a_pipe_is_said_to_be_gone(fake):
+    script = write("work.py", "import sys; print('read', sys.stdin.read().split())")
+    command = f"{sys.executable} -m gaptrace profile --granularity both {script}"
+    for given, second, warns in (
+        (f"{command} < data", ["a", "b"], False),
+        (f"cat data | (sleep 1; {command})", [], True),
+    ):
+        Path("data").write_text("a b")
+        found = subprocess.run(["sh", "-c", given], capture_output=True, text=True, check=True)
+        read = [line for line in found.stdout.splitlines() if line.startswith("read")]
+        assert read == ["read ['a', 'b']", f"read {second}"]
+        assert ("only the first of the runs can have it" in found.stderr) == warns
+
+
 def test_node_granularity(fake, capfd, monkeypatch):
     monkeypatch.setenv("FAKE_NSYS_EXPORT", str(NODE_SAMPLE))
     assert main(["profile", "--granularity=node", "--json", write("work.py", "pass")]) == 0

@@ -1,6 +1,11 @@
 """``gaptrace profile SCRIPT``."""
 
+import fcntl
 import json
+import os
+import termios
+from array import array
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -87,6 +92,7 @@ def command(
     chosen = choose(recorder, form, driver)
     folder = _folder(output, target[0], chosen, driver)
     launched, timed = launcher(target, form=form), dict[str, Any]()
+    rewind = _input_for_each_run(runs=bool(arms) + (2 if granularity == "both" else 1))
     if arms:
         status, timed = time_arms(launched, arms, chunks, folder, as_json=as_json)
         if status != 0:
@@ -98,6 +104,7 @@ def command(
     objects: dict[str, Any] = {}
     status = 0
     for each in wanted:
+        rewind()
         status, found = recorded_pass(run, each, folder / each if len(wanted) > 1 else folder)
         if found is not None:
             objects[each] = found
@@ -108,6 +115,26 @@ def command(
         click.echo(json.dumps(shown | ({"arms": timed} if timed else {}), indent=1))
     say(f"everything is in {_short(folder)}")
     return status
+
+
+def _input_for_each_run(runs: int) -> Callable[[], object]:
+    """Return what makes a file on stdin begin anew; say so where only the first run can have it."""
+    try:
+        begin = os.lseek(0, 0, os.SEEK_CUR)
+    except OSError:
+        if runs > 1 and _is_there_input():
+            say("warning: the input is no file, so that only the first of the runs can have it")
+        return lambda: None
+    return lambda: os.lseek(0, begin, os.SEEK_SET)
+
+
+def _is_there_input() -> bool:
+    waiting = array("i", [0])
+    try:
+        fcntl.ioctl(0, termios.FIONREAD, waiting)
+    except OSError:  # closed
+        return False
+    return waiting[0] > 0 and not os.isatty(0)
 
 
 def _folder(output: Path | None, program: str, recorder: "Nsys | Cupti", driver: "Driver") -> Path:
