@@ -140,7 +140,7 @@ def _keep(shell: Any, recording: _Recording, variable: str | None, error: BaseEx
 
     try:
         display(_end(shell, recording, variable))
-    except GaptraceError as lost:
+    except Exception as lost:
         error.add_note(f"gaptrace: {lost}")
 
 
@@ -149,7 +149,8 @@ def _compiled(shell: Any, source: str) -> tuple[CodeType, CodeType | None]:
     code = shell.transform_cell(source)
     name = shell.compile.cache(code, shell.execution_count, raw_code=source)
     body = shell.transform_ast(shell.compile.ast_parse(code, filename=name)).body
-    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    is_shown = not source.rstrip().endswith(";")  # as everywhere in IPython
+    last = body.pop() if is_shown and body and isinstance(body[-1], ast.Expr) else None
     return (
         shell.compile(ast.Module(body, []), name, "exec"),
         shell.compile(ast.Expression(last.value), name, "eval") if last else None,

@@ -80,6 +80,12 @@ def test_the_trace_is_the_result_and_bound_to_a_name(run, tmp_path):
     )
 
 
+def test_a_semicolon_keeps_the_last_line_to_itself(run):
+    results, said = run("%%gaptrace\ncupti.launch('_Z5scalePfi', 3)\n6 * 7;\n")
+    assert [each["error"] for each in results] == [None] * 3, said
+    assert "\n42\n" not in said
+
+
 def test_each_cell_has_its_own_recording(run, tmp_path):
     results, said = run(
         "%%gaptrace\ncupti.launch('_Z5scalePfi', 3)",
