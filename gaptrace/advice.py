@@ -46,7 +46,7 @@ TOPICS = {
     ),
     "launch_call:graph": (
         "the device waits for graph launches",
-        "see the recommendation below; recording itself lengthens graph launches, so compare with "
+        "see the recommendation; recording itself lengthens graph launches, so compare with "
         "a run without a recorder before cutting graphs",
     ),
     "graph_build": (
@@ -56,8 +56,9 @@ TOPICS = {
     ),
     "graph_build:instantiated_alike": (
         "graphs of one size are instantiated anew at about every launch",
-        "keep the exec and call cudaGraphExecUpdate after each capture, which takes a fraction of "
-        "an instantiation; it needs the same nodes and edges, as graphs of one size suggest",
+        "where only contents of buffers change, capture once and replay; else keep the exec and "
+        "call cudaGraphExecUpdate after each capture, which saves the instantiation but not the "
+        "capture, and needs the same nodes and edges, as graphs of one size suggest",
     ),
     "graph_build:alternating_shapes": (
         "graphs of alternating shapes replace each other at about every launch",

@@ -194,6 +194,8 @@ def of_ungraphed(base: Recommendation, single: tuple[UngraphedStep, ...]) -> Rec
         verdict=first.verdict,
         cause=first.cause,
         nodes=first.kernels,
+        step=first.unit,
+        devices=(first.device_id,) if len({each.device_id for each in single}) > 1 else (),
         chunk=first.chunk,
         plateau=first.plateau,
         schedule=first.schedule,
@@ -216,6 +218,8 @@ def without_advice(base: Recommendation, known: Recommendation) -> Recommendatio
     return replace(
         base,
         nodes=known.nodes,
+        step=known.step,
+        devices=known.devices,
         predicted_ns=known.predicted_ns,
         alternatives=known.alternatives,
         by_size=known.by_size,

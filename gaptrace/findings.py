@@ -81,8 +81,11 @@ def find(
 
 def _large_topics(idle: pl.DataFrame, devices: pl.DataFrame) -> list[dict[str, Any]]:
     """Topics that hold at least `SHOW_FROM_FRACTION` of their device's window, largest first."""
+    detail = pl.coalesce("waited", "detail").cast(pl.String)
+    # Code between the calls of a capture counts with them.
+    detail = pl.when(detail == "in capture").then(pl.lit("capture")).otherwise(detail)
     by_detail = (
-        idle.with_columns(detail=pl.coalesce("waited", "detail").cast(pl.String))
+        idle.with_columns(detail=detail)
         .group_by("device_id", "topic", "detail")
         .agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum(), pieces=pl.len().cast(pl.Int64))
         .sort("ns", "detail", descending=[True, False])

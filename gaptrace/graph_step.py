@@ -24,6 +24,7 @@ class GraphStep:
         exposed_latency_ns: from the first launch call's begin to the first start; null when that
             call was not recorded.
         queued_gap_ns: between its graphs; null for a single one.
+        call_ids: launch calls of all that are alike.
     """
 
     nodes: int | None
@@ -33,6 +34,7 @@ class GraphStep:
     launch_api_ns: float
     exposed_latency_ns: float | None
     queued_gap_ns: float | None
+    call_ids: tuple[int, ...]
 
 
 def largest_step(trace: Trace, executions: pl.DataFrame) -> GraphStep:
@@ -55,6 +57,7 @@ def largest_step(trace: Trace, executions: pl.DataFrame) -> GraphStep:
             launch_api_ns=pl.col("api_ns").sum(),
             exposed_ns=(pl.col("start_ns") - pl.col("call_start_ns")).first(),
             gap_ns=pl.col("gap_ns").slice(1).median(),
+            call_ids=pl.col("call_id"),
         )
     )
     alike = ["graphs", "nodes"]
@@ -62,6 +65,7 @@ def largest_step(trace: Trace, executions: pl.DataFrame) -> GraphStep:
         pl.len().alias("chains"),
         pl.col("device_ns").sum().alias("total_ns"),
         pl.col("device_ns", "launch_api_ns", "exposed_ns", "gap_ns").median(),
+        pl.col("call_ids").explode(),
     )
     row = kinds.sort("total_ns", descending=True).row(0, named=True)
     return GraphStep(
@@ -72,4 +76,5 @@ def largest_step(trace: Trace, executions: pl.DataFrame) -> GraphStep:
         launch_api_ns=row["launch_api_ns"] or 0.0,
         exposed_latency_ns=row["exposed_ns"],
         queued_gap_ns=row["gap_ns"],
+        call_ids=tuple(each for each in row["call_ids"] if each is not None),
     )

@@ -8,6 +8,7 @@ below by a launch whose cost does not grow with the graph. Where both bounds lea
 advice it is given; else the verdict is `needs_calibration`.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import polars as pl
@@ -89,10 +90,13 @@ def recommend(
     step = largest_step(trace, executions)
     cap_ns = _sum(waiting, _SIZE_MATTERS)
     regime = _regime(use.rebuilds)
+    unit, devices = _whose(trace, step.call_ids, steps)
     base = Recommendation(
         "needs_calibration",
         regime=regime,
         nodes=step.nodes,
+        step=unit,
+        devices=devices,
         gain_cap_ns=cap_ns,
         ungraphed=single,
         inputs=_inputs(step, executions, f"{trace.meta.granularity}-granularity trace"),
@@ -109,12 +113,18 @@ def recommend(
         traced = traced_step(trace, executions, steps)
         if traced is not None:
             sized = _that_sizes_change(waiting, gaps, is_cut=len(traced.sizes) > 1)
-            known = predicted(base, trace, traced, calibration, regime, sized, windows, single)
+            unit, devices = _whose(trace, traced.call_ids, steps)
+            of_step = replace(base, step=unit, devices=devices)
+            known = predicted(of_step, trace, traced, calibration, regime, sized, windows, single)
             base = without_advice(base, known)
+            cap_ns = _sum(sized, pl.lit(True))
     spared = 1 / _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
     if calibration is not None:
         spared = merge_share(trace, calibration, step.queued_gap_ns)
-    return _decided(base, known, step, idle, waiting, span_ns, spared)
+    decided = _decided(base, known, step, idle, waiting, span_ns, spared)
+    if decided.verdict == "merge" and decided is not known:
+        return decided
+    return replace(decided, gain_cap_ns=cap_ns)
 
 
 def _decided(
@@ -177,6 +187,40 @@ def _that_sizes_change(waiting: pl.DataFrame, gaps: pl.DataFrame, *, is_cut: boo
         which = which | (pl.col("detail") == "between_graphs").fill_null(False)
     ends = gaps.filter(pl.col("gap_id").is_not_null()).unique("gap_id", keep="first")
     return waiting.filter(which).join(ends.select("gap_id", "next_op_id"), on="gap_id", how="left")
+
+
+def _whose(
+    trace: Trace, call_ids: Iterable[int], steps: Steps
+) -> tuple[str | None, tuple[int, ...]]:
+    """The range that holds most of these launches; their devices, if the trace has several."""
+    of = ["process_id", "device_id"]
+    launched = (
+        trace.ops.filter(pl.col("call_id").is_in(list(call_ids)))
+        .select(*of, "call_id")
+        .unique()
+        .join(trace.api.select("call_id", at_ns="start_ns"), on="call_id")
+    )
+    marks = steps.frame if steps.source == "nvtx" else steps.frame.clear()
+    units = (
+        launched.sort("at_ns")
+        .join_asof(
+            marks.sort("start_ns").select(*of, "unit", "start_ns", "end_ns"),
+            left_on="at_ns",
+            right_on="start_ns",
+            by=of,
+            check_sortedness=False,
+        )
+        .filter(pl.col("at_ns") < pl.col("end_ns"))
+        .group_by("unit")
+        .len()
+        .sort("len", "unit", descending=[True, False])
+    )
+    is_most = units.height > 0 and 2 * units["len"][0] > launched.height
+    several = trace.ops["device_id"].n_unique() > 1
+    return (
+        units["unit"][0] if is_most else None,
+        tuple(launched["device_id"].unique().sort().to_list()) if several else (),
+    )
 
 
 def _regime(rebuilds: pl.DataFrame) -> Regime:

@@ -178,6 +178,8 @@ class Recommendation:
         cause: for not_a_chunk_problem, the topic of the idle time (see `topics.with_topics`); for
             needs_calibration, the parameter that is missing.
         nodes: of one step; null when unknown.
+        step: the NVTX range that the step is, where steps were found by ranges; else null.
+        devices: those that run it, where the trace has several.
         chunk, plateau, schedule: the advised chunk size, the range of sizes about as good, and the
             sizes in launch order; null where no graph is advised. For no_difference_shown and
             merge, chunk and schedule are what is compared with.
@@ -189,8 +191,9 @@ class Recommendation:
         gain_ns: what following the advice is expected to save per step.
         gain_interval_ns: the least and the most of it, with every input at either end of what is
             known of it; where the advice is to leave it, what the best other size could save.
-        gain_cap_ns: idle time in the window that launches and builds of graphs account for: no
-            chunk size can gain more. For merge, the pauses between queued graphs as traced.
+        gain_cap_ns: idle time in the window that launches and builds of graphs account for, and
+            with a calibration the pauses between the graphs of a step that is launched in pieces:
+            no chunk size can gain more. For merge, the pauses between queued graphs as traced.
         break_even_replays: replays after which a graph has paid for itself; null when unknown.
         amortised_ns: the advised step with its share of capture and instantiation, by how many
             replays share them; empty where graphs are built in every step, or none is advised.
@@ -210,6 +213,8 @@ class Recommendation:
     regime: Regime | None = None
     cause: str | None = None
     nodes: int | None = None
+    step: str | None = None
+    devices: tuple[int, ...] = ()
     chunk: int | None = None
     plateau: tuple[int, int] | None = None
     schedule: tuple[int, ...] | None = None

@@ -261,7 +261,7 @@ def test_a_full_disk_is_one_line():
 
     assert status == 1
     assert err == (
-        "gaptrace: error: cannot write the output: no space left there; make room, or write "
+        "gaptrace: error: cannot write the output: no space left on device; make room, or write "
         "elsewhere\n"
     )
 

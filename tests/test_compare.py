@@ -196,6 +196,15 @@ def test_text_and_json_of_the_command(capsys, monkeypatch):
     assert all(row["change_ns"] == 0 for row in found["totals"] + found["steps"])
 
 
+def test_the_command_says_how_many_ranges_it_leaves_out(capsys):
+    assert main(["compare", GRAPH, GRAPH, "--json"]) == 0
+    every = len(json.loads(capsys.readouterr().out)["ranges"])
+    assert main(["compare", GRAPH, GRAPH]) == 0
+    text = capsys.readouterr().out
+    assert every == 19
+    assert "means of one instance. ... and 3 more that changed less; --json has them all." in text
+
+
 def test_the_command_refuses_another_granularity_in_one_line(capsys):
     assert main(["compare", GRAPH, NODE]) == 1
     out, err = capsys.readouterr()

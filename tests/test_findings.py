@@ -235,3 +235,23 @@ def test_titles_and_advice_are_single_sentences_without_a_full_stop(title, advis
 def test_figures_are_words_for_every_kind_of_finding():
     assert set(words._FIGURES) <= set(TOPICS) | set(OTHERS)
     assert set(OTHERS) <= set(words._FIGURES)
+
+
+def test_code_between_the_calls_of_a_capture_counts_with_them():
+    """A capture of 100 us, 20 in its two calls; 50 us of instantiation; then the graph."""
+    us = 1_000
+    one = trace(
+        [op(0, 1 * us, 1), graph(200 * us, 300 * us, 2)],
+        [
+            call("cudaLaunchKernel", -2 * us, -1 * us, 1),
+            call("cudaStreamBeginCapture", 10 * us, 20 * us),
+            call("cudaStreamEndCapture", 100 * us, 110 * us),
+            call("cudaGraphInstantiate", 110 * us, 160 * us),
+            call("cudaGraphLaunch", 190 * us, 199 * us, 2),
+        ],
+    )
+    (found,) = (each for each in analyze(one).findings if each.code.startswith("graph_build"))
+
+    assert found.evidence["idle_ns"] == 150 * us
+    assert (found.evidence["largest"], found.evidence["largest_ns"]) == ("capture", 100 * us)
+    assert "the largest part capture with the host code inside it (100 us)" in words.figures(found)

@@ -30,6 +30,7 @@ def test_a_step_is_a_starved_graph_and_the_queued_ones_after_it():
         launch_api_ns=50,
         exposed_latency_ns=60,
         queued_gap_ns=15,
+        call_ids=(0, 1, 2, 3),
     )
 
 
@@ -73,4 +74,5 @@ def test_without_launch_calls_every_graph_is_a_step_and_its_costs_are_not_known(
         launch_api_ns=0,
         exposed_latency_ns=None,
         queued_gap_ns=None,
+        call_ids=(),
     )

@@ -4,6 +4,7 @@ import pytest
 from rows import call, graph, graph_event, node, nvtx, op, trace
 
 from gaptrace.analysis import analyze
+from gaptrace.render import verdicts
 
 US = 1000
 
@@ -420,3 +421,27 @@ def test_every_input_says_what_kind_of_evidence_it_is():
 
     assert {item.evidence for item in inputs} == {"graph-granularity trace"}
     assert {item.name: item.value for item in inputs}["nodes"] == 600
+
+
+def test_the_step_is_named_after_its_range_and_its_devices_where_there_are_several():
+    """On device 1 steps of two graphs, in ranges; on device 0 short ones of a single graph."""
+    ops, api, ranges = [], [], []
+
+    def launch(at, start, end, device):
+        number, own = len(ops), {"thread_id": 1_001 + device}
+        api.append(call("cudaGraphLaunch", at, at + 2_000, number, **own))
+        ops.append(graph(start, end, number, 2 + device, device_id=device))
+
+    for at in range(0, 1_000_000, 100_000):
+        launch(at, at + 3_000, at + 50_000, 1)
+        launch(at + 4_000, at + 51_000, at + 90_000, 1)
+        launch(at + 10_000, at + 13_000, at + 20_000, 0)
+        ranges.append(nvtx("decode", at - 500, at + 92_000, thread_id=1_002))
+    found = analyze(trace(ops, api, nvtx=ranges)).recommendation
+    assert (found.step, found.devices) == ("decode", (1,))
+    assert verdicts.whose(found) == "the step is decode on device 1"
+    unnamed = analyze(trace(ops, api)).recommendation
+    assert verdicts.whose(unnamed) == "the step is that of device 1"
+    alone = [[each for each in rows if each["correlation_id"] % 3 < 2] for rows in (ops, api)]
+    one = analyze(trace(*alone)).recommendation
+    assert verdicts.whose(one) is None

@@ -32,12 +32,25 @@ def test_a_named_calibration_gives_a_verdict_and_what_each_way_costs(capsys):
 
     assert "Keep one graph of 75 CUDA nodes: without a recorder" in text
     assert "verdict one_graph, regime replay" in text
-    assert "one graph of 75 CUDA nodes 1 78.5 us -" in text
+    assert "one graph of 75 CUDA nodes (as recorded) 1 78.5 us -" in text
+    assert "the step is graph:75/step " in text
     assert "host cost that grows with nodes, of one graph" in text
     # It is known from its graph what the same step takes as one.
     assert "kernels one by one" not in text
     assert "calibration of NVIDIA H200, driver 580.159.04, CUDA 13.0" in text
     assert "needs_calibration" in printed(capsys, "recommend", DEMO)
+
+
+def test_what_a_step_gains_is_within_the_cap_of_all_steps(capsys):
+    options = ("--range", "graph:10", "--calibration", str(SAVED), "--json")
+    found = json.loads(printed(capsys, "recommend", DEMO, *options))
+    (steps,) = (
+        unit["steps"]
+        for unit in json.loads(printed(capsys, "analyze", DEMO, *options))["steps"]["sequences"]
+        if unit["unit"] == "graph:10/step"
+    )
+    assert (found["verdict"], found["step"]) == ("one_graph", "graph:10/step")
+    assert 0 < found["gain_ns"] * steps <= found["gain_cap_ns"]
 
 
 def test_steps_launched_kernel_by_kernel_say_what_a_graph_would_bring(capsys):

@@ -72,8 +72,8 @@ Findings
      Next: profile the Python or framework code there: the size of the graphs
      does not change it, fewer launches and a lighter path to them do.
   3. [low] the device waits for graph launches: 8.00 us (5.7% of the span)
-     Next: see the recommendation below; recording itself lengthens graph
-     launches, so compare with a run without a recorder before cutting graphs.
+     Next: see the recommendation; recording itself lengthens graph launches, so
+     compare with a run without a recorder before cutting graphs.
 
 Recommendation
   Chunk size is not the problem: most of the idle time before graphs is
@@ -82,8 +82,8 @@ Recommendation
   again and again
   no chunk size can gain more than 8.00 us in this window: the idle time in
   launches and builds of graphs
-  from this trace: graphs per step 2, device 81.0 us, launch api 12.0 us,
-  exposed latency 10.0 us, queued gap 1.00 us
+  from this trace: graphs per step 2, device 81.0 us, launch calls of a step
+  12.0 us, exposed latency 10.0 us, queued gap 1.00 us
   warning: recording lengthens graph launches and gaps between graphs; what
   chunks seem to gain in a trace can be the recorder's own cost
 """
@@ -368,7 +368,10 @@ def test_what_is_built_is_said_in_all_and_per_step():
     api.append(call("cudaGraphInstantiate", 5_810_000, 5_850_000))
     text = report(analyze(trace(ops, api, nvtx=rows)), width=100, color=False)
 
-    assert "built on the host: update 6 in 120 us, instantiate 1 in 40.0 us;" in text
+    assert (
+        "built on the host in the whole trace: update 6 in 120 us, instantiate 1 in 40.0 us;"
+        in text
+    )
     joined = " ".join(text.split())
     assert (
         "steps of token build graphs: update 1 in 20.0 us, instantiate 1 in 40.0 us (in 1 steps)."

@@ -34,7 +34,7 @@ def sections(compared: Comparison) -> list[Section]:
     parts = []
     for device_id, name in devices:
         mine = pl.col("device_id") == device_id
-        title = f"Device {device_id}{f' ({name})' if name else ''}, whole window"
+        title = f"Device {device_id}{f' ({name})' if name else ''}, in all"
         parts.append(section(title, _figures(compared.totals.filter(mine))))
         steps = compared.steps.filter(mine)
         parts += map(_unit, steps.partition_by("unit", "after_unit", maintain_order=True))
@@ -161,5 +161,8 @@ def _ranges(ranges: pl.DataFrame, *, several: bool) -> Section:
             duration(row["before_idle_ns"]),
             duration(row["after_idle_ns"]),
         )
-    note = Text("means of one instance.")
-    return section("NVTX ranges in both", rows, Text(), note)
+    hidden = ranges.height - largest.height
+    more = (
+        f" ... and {count(hidden)} more that changed less; --json has them all." if hidden else ""
+    )
+    return section("NVTX ranges in both", rows, Text(), Text(f"means of one instance.{more}"))

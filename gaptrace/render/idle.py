@@ -123,7 +123,7 @@ def ranges_section(analysis: Analysis, width: int) -> Section | None:
         )
     parts: list[RenderableType] = [rows]
     if (hidden := ranges.height - shown.height) > 0:
-        parts.append(Text(f"... and {hidden} more; --json has them all"))
+        parts.append(Text(f"... and {hidden} more; gaptrace analyze --json has them all"))
     return section("NVTX ranges", *parts)
 
 
@@ -148,7 +148,10 @@ def instances_section(analysis: Analysis) -> Section | None:
             duration(row["idle_ns"]),
             ", ".join(f"{c} {share(row[c], row['idle_ns'])}" for c in causes if row[c]),
         )
-    note = Text(f"of {count(instances.height)}, those with most idle time; --json has them all")
+    note = Text(
+        f"of {count(instances.height)}, those with most idle time; gaptrace analyze --json has "
+        "them all"
+    )
     return section("Range instances", rows, note)
 
 

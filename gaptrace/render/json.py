@@ -60,6 +60,8 @@ def recommendation_object(
         "verdict": recommendation.verdict,
         "cause": recommendation.cause,
         "nodes": recommendation.nodes,
+        "step": recommendation.step,
+        "devices": list(recommendation.devices),
         "chunk": recommendation.chunk,
         "plateau": _list(recommendation.plateau),
         "schedule": _list(recommendation.schedule),

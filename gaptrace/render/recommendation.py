@@ -19,6 +19,8 @@ _ARMS = {
     "schedule": "growing chunks",
     "now": "as recorded",
 }
+#: Of inputs whose own names do not say it.
+_NAMES = {"launch_api_ns": "launch calls of a step"}
 
 
 def recommendation_section(recommendation: Recommendation, app_nodes: int | None = None) -> Section:
@@ -33,6 +35,8 @@ def recommendation_section(recommendation: Recommendation, app_nodes: int | None
         Text(verdicts.verdict(found), style="bold"),
         Text(f"verdict {found.verdict}, regime {verdicts.regime(found)}"),
     ]
+    if step := verdicts.whose(found):
+        lines.append(Text(step))
     lines += map(Text, _sizes(found, app_nodes))
     lines += map(Text, [*_gain(found), *_amortised(found)])
     if cap := verdicts.gain_cap(found):
@@ -134,7 +138,9 @@ def _way(each: Alternative, nodes: int | None, app_nodes: int | None) -> str:
         text += f" {count(each.chunk)} CUDA nodes"
         if app_nodes and nodes:
             text += f" = {count(converted(each.chunk, nodes, app_nodes))} app nodes"
-    return text if each.first is None else f"{text}, {count(each.first)} first"
+    if each.first is not None:
+        text += f", {count(each.first)} first"
+    return f"{text} (as recorded)" if each.is_now and each.name != "now" else text
 
 
 def _sensitivity(rows: tuple[Sensitivity, ...]) -> RenderableType:
@@ -169,7 +175,7 @@ def _sources(found: Recommendation) -> list[str]:
 
 
 def _input(item: Parameter) -> str:
-    name = item.name.removesuffix("_ns").replace("_", " ")
+    name = _NAMES.get(item.name) or item.name.removesuffix("_ns").replace("_", " ")
     if not item.name.endswith("_ns"):
         shown = count(round(item.value)) if item.value.is_integer() else f"{item.value:.3g}"
         return f"{name} {shown}"

@@ -70,7 +70,8 @@ COLUMNS = {
     "a step without a recorder": "Ways to launch the step of the recommendation.",
     "predicted": "From the begin of the first launch, or from when the device is free if that is "
     "later, until the host knows that the step is done.",
-    "loss if chosen": "How much longer than the advised way.",
+    "loss if chosen": "How much longer than the advised way, or, where none is advised, than the "
+    "fastest of these.",
     "the advice changes if": "Figures that the advice rests on; it holds while none is further off "
     "than this.",
     "taken as": "What the figure was taken to be.",

@@ -171,18 +171,29 @@ def ungraphed(step: UngraphedStep) -> str:
 
 def gain_cap(recommendation: Recommendation) -> str | None:
     """Say in one sentence what no change of graph sizes can exceed; None without graphs."""
-    if recommendation.regime is None or recommendation.gain_cap_ns is None:
+    found = recommendation
+    if found.regime is None or found.gain_cap_ns is None:
         return None
-    cap = duration(recommendation.gain_cap_ns)
-    if recommendation.verdict == "merge":
+    cap = duration(found.gain_cap_ns)
+    if found.verdict == "merge" and not found.schedule:
         return (
             f"merging cannot gain more than {cap} in this window: the pauses between queued "
             "graphs as traced, which the recorder lengthens"
         )
+    between = ", and between the graphs of a step" if found.calibration else ""
     return (
         f"no chunk size can gain more than {cap} in this window: the idle time in launches and "
-        "builds of graphs"
+        f"builds of graphs{between}"
     )
+
+
+def whose(recommendation: Recommendation) -> str | None:
+    """Say which step it is about; None where there is but one, without a name."""
+    devices = ", ".join(map(str, recommendation.devices))
+    where = f"device{'s' * (len(recommendation.devices) > 1)} {devices}" if devices else ""
+    if recommendation.step is None:
+        return f"the step is that of {where}" if where else None
+    return f"the step is {recommendation.step}" + (f" on {where}" if where else "")
 
 
 def regime(recommendation: Recommendation) -> str:

@@ -13,7 +13,7 @@ CAUSES = {
     "profiler": "the recorder held the host up",
     "device_queued": "submitted in time; the device had not begun",
     "launch_call": "inside the launch call of what came next",
-    "graph_build": "capturing, instantiating, updating, uploading, destroying graphs",
+    "graph_build": "inside a call that captures, instantiates, updates, uploads or destroys graphs",
     "host_sync": "the host waited, or was returning from waiting, for the device",
     "api_other": "other CUDA calls: allocation, module loading ...",
     "host_code": "no CUDA call: Python, framework, operating system",
@@ -55,7 +55,7 @@ def figures(finding: Finding) -> str:
     if "largest" in evidence:
         longest = duration(float(evidence["largest_ns"]))
         after = "after" if finding.code == "host_code:after_wait" else "the largest part"
-        parts.append(f"{after} {evidence['largest']} ({longest})")
+        parts.append(f"{after} {_part(str(evidence['largest']))} ({longest})")
     if "ranges" in evidence:
         parts.append(f"in range {evidence['ranges']}")
     return ", ".join(parts)
@@ -95,6 +95,10 @@ _FIGURES = {
     "stale_addresses": "{execs} execs launched after memory was freed, from {call} on in {freed} "
     "calls",
 }
+
+
+def _part(name: str) -> str:
+    return "capture with the host code inside it" if name == "capture" else name
 
 
 def step_source(steps: Steps) -> str:
@@ -143,7 +147,10 @@ def builds(costs: Sequence[Mapping[str, Any]]) -> str | None:
     if not costs:
         return None
     parts = [f"{row['phase']} {count(row['count'])} in {duration(row['host_ns'])}" for row in costs]
-    return f"built on the host: {', '.join(parts)}; a capture counts with all host code inside it."
+    return (
+        f"built on the host in the whole trace: {', '.join(parts)}; a capture counts with all host "
+        "code inside it."
+    )
 
 
 def step_builds(unit: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ STORIES = {
         verdict="no_difference_shown",
         causes={"launch_call": (STEPS - 1) * EXPOSED},
         recommendation={"gain_cap_ns": (STEPS - 1) * EXPOSED},
-        says=("launch api 3.78 ms, exposed latency 30.0 us",),
+        says=("launch calls of a step 3.78 ms, exposed latency 30.0 us",),
         never=("3.7 ms",),
     )
 }
