@@ -371,6 +371,12 @@ def test_a_missing_program_is_reported_as_by_python(tmp_path, target):
     assert (under.returncode, under.stderr) == (alone.returncode, alone.stderr)
 
 
+def test_a_gaptrace_that_is_not_installed_runs_programs(tmp_path):
+    (tmp_path / "program.py").write_text("import sys; print(sys.argv)")
+    found = run_python("-S", RUNNER, "program.py", cwd=tmp_path)
+    assert (found.stdout, found.stderr) == ("['program.py']\n", "")
+
+
 def test_packages_run_their_main(tmp_path):
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__init__.py").touch()

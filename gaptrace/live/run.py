@@ -33,6 +33,11 @@ from types import CodeType, ModuleType, TracebackType
 
 _AT_START = frozenset(sys.modules)
 
+try:
+    import gaptrace  # noqa: F401 - whether it can be
+except ImportError:  # a checkout that is not installed
+    sys.path.append(__file__.removesuffix("/gaptrace/live/run.py"))
+
 from gaptrace.errors import GpuError  # noqa: E402
 from gaptrace.live.notes import RunNotes  # noqa: E402
 from gaptrace.live.plans import plan_steps  # noqa: E402
