@@ -400,6 +400,11 @@ def test_a_recording_that_was_left_can_be_analysed_later(here, capfd, monkeypatc
     assert "NVIDIA H200, driver 580.159.03" in capfd.readouterr().out
     assert main(["analyze", "out/graph.cupti"]) == 1
     assert "out/graph.sqlite is there already: name that" in capfd.readouterr().err
+    # Of two granularities each has a folder in that of the run.
+    Path("out", "graph").mkdir()
+    spool = spool.rename(Path("out", "graph", "graph.cupti"))
+    assert main(["analyze", "out/graph/graph.cupti"]) == 0
+    assert "NVIDIA H200, driver 580.159.03" in capfd.readouterr().out
     assert spool.exists()
 
 

@@ -582,19 +582,24 @@ def test_a_command_keeps_its_status_after_ctrl_c_under_the_real_nsys(real, progr
     assert Path("out%p", "graph.sqlite").exists()
 
 
-@pytest.mark.nsys
-def test_a_terminal_that_is_closed_ends_the_program_and_keeps_what_was_recorded(real):
-    script = write(
-        "work.py",
-        "import os, time\nprint(os.getpid(), flush=True)\n[time.sleep(0.1) for _ in range(600)]\n",
-    )
-    process = subprocess.Popen(
+def begun(script: str) -> subprocess.Popen[str]:
+    """Profile a script in a session of its own."""
+    return subprocess.Popen(
         [sys.executable, "-m", "gaptrace", "profile", "-o", "out", script],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+@pytest.mark.nsys
+def test_a_terminal_that_is_closed_ends_the_program_and_keeps_what_was_recorded(real):
+    script = write(
+        "work.py",
+        "import os, time\nprint(os.getpid(), flush=True)\n[time.sleep(0.1) for _ in range(600)]\n",
+    )
+    process = begun(script)
     pid = int(process.stdout.readline())
     os.killpg(process.pid, signal.SIGHUP)
     process.communicate(timeout=60)
@@ -609,12 +614,7 @@ def test_a_termination_reaches_the_program_and_keeps_what_was_recorded(real):
         "work.py",
         "import time\nprint('ready', flush=True)\n[time.sleep(0.1) for _ in range(600)]\n",
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gaptrace", "profile", "-o", "out", script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begun(script)
     assert process.stdout.readline() == "ready\n"
     process.terminate()
     _, err = process.communicate(timeout=60)

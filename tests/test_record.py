@@ -26,6 +26,7 @@ from recorders import (
 from gaptrace.errors import RecorderError, TraceFormatError
 from gaptrace.record import export as export_module
 from gaptrace.record.export import export
+from gaptrace.record.machine import probe_driver
 from gaptrace.record.nsys import Nsys, find_importer, find_nsys, missing_libraries, packages_of
 from gaptrace.record.recording import launcher, nsys_command, record
 from gaptrace.record.run_folder import add_command, create_run_folder
@@ -104,6 +105,13 @@ def test_a_path_that_cannot_be_looked_at_is_passed_over(tmp_path):
     path = write_nsys(tmp_path / "nsys", "2025.3.1")
     places = f"/{'x' * 300}:{tmp_path}"
     assert find_nsys({"PATH": places}, root=tmp_path).path == path
+
+
+def test_the_driver_is_heard_through_what_else_python_prints(tmp_path, monkeypatch):
+    expected = probe_driver()
+    (tmp_path / "sitecustomize.py").write_text("print('hello', end='')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert probe_driver() == expected
 
 
 def test_no_nsys_says_how_to_get_one(tmp_path):
@@ -459,6 +467,13 @@ def test_processes_that_begin_at_once_get_folders_of_their_own(tmp_path, monkeyp
         for _ in range(20):
             made = list(pool.map(lambda _: create_run_folder(None, "x.py", now), range(8)))
             assert len(set(made)) == 8
+
+
+def test_runs_that_lead_nowhere_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("gaptrace-runs").symlink_to("nowhere")
+    with pytest.raises(RecorderError, match="cannot write to the run folder gaptrace-runs: "):
+        create_run_folder(None, "x.py", datetime(2026, 1, 1))
 
 
 def test_a_named_run_folder_must_be_empty(tmp_path):

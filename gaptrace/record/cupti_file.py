@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gaptrace.errors import RecorderError
+from gaptrace.record.children import read_notes
 from gaptrace.record.cupti_ends import bound_ends
 from gaptrace.record.cupti_nvtx import nvtx_rows
 from gaptrace.record.cupti_rows import (
@@ -64,6 +65,33 @@ def convert(spool_path: Path, target: Path, driver: Driver, *, ended: bool) -> P
     finally:
         draft.unlink(missing_ok=True)
     return target
+
+
+def convert_kept(spool_path: Path) -> Path:
+    """Write the export of a spool that a run has kept, beside it, and return its path.
+
+    A run keeps one where it was ended, or had no room for the export. The driver is that of its
+    versions.json.
+
+    Args:
+        spool_path: in the folder of the run, or in that of one of two granularities in it.
+
+    Raises:
+        RecorderError: there is no recording, or an export already, or it cannot be written.
+    """
+    target = spool_path.with_suffix(".sqlite")
+    if target.exists():
+        raise RecorderError(f"{target} is there already: name that, or move it away")
+    folder = spool_path.parent
+    versions = read_notes(folder / "versions.json") or read_notes(folder.parent / "versions.json")
+    driver = Driver(
+        versions.get("driver"),
+        versions.get("cuda_driver"),
+        tuple(versions.get("gpus", ())),
+        problem=None,
+    )
+    notes = read_notes(spool_path.with_suffix(".script.json"))
+    return convert(spool_path, target, driver, ended=notes.get("status") is not None)
 
 
 def _write(out: TableWriter, spool: Spool, driver: Driver, *, ended: bool) -> None:

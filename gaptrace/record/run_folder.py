@@ -125,10 +125,11 @@ def _new_folder(program: str, now: datetime) -> Path:
     """Make a folder that nobody else has made, such as another process at the same moment."""
     name = re.sub(r"[^\w.-]+", "_", Path(program).name.removesuffix(".py")) or "run"
     first = RUNS / f"{name}-{now:%Y%m%d-%H%M%S}"
+    RUNS.mkdir(exist_ok=True)
     folder, number = first, 2
     while True:
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir()
         except FileExistsError:
             folder = first.with_name(f"{first.name}-{number}")
             number += 1
