@@ -51,6 +51,9 @@ REGIMES = ("replay", "update", "instantiate")
 #: the setting is left out.
 REPEATS, LEAST, KNOWN_TO = 16, 5, 0.01
 ENOUGH_S, LIMIT_S = 25.0, 60.0
+#: Rounds that are timed with the same execs: where their memory lies makes steps of short nodes up
+#: to 4 % longer or shorter for as long as they live, so that equal schedules are that far apart.
+BUILT_FOR = 2
 #: Chunks in the steps by which the host's costs are measured, at most.
 MOST_CHUNKS = 300
 #: Nodes of the graphs by which the device's time is measured; times that is done.
@@ -148,9 +151,7 @@ def chunk_costs(bench, pace, most, regime):
     sizes = sizes_to(most)
     rows = {nodes: (nodes,) * min(most // nodes, MOST_CHUNKS) for nodes in sizes}
     steps = {nodes: Step(bench, sum(row), (0,)) for nodes, row in rows.items()}
-    execs = {
-        nodes: steps[nodes].build(rows[nodes]) if regime != "instantiate" else [] for nodes in sizes
-    }
+    execs = dict.fromkeys(sizes, ())
     runs = {name: {nodes: [] for nodes in sizes} for name in ("first", "later", "alone")}
     needed = {
         nodes: [runs["later" if len(row) > 1 else "first"][nodes], runs["alone"][nodes]]
@@ -161,7 +162,10 @@ def chunk_costs(bench, pace, most, regime):
             for nodes in random.sample(sizes, len(sizes)):
                 if all(map(tell_median, needed[nodes])):
                     continue
-                row, step, made = rows[nodes], steps[nodes], execs[nodes]
+                row, step = rows[nodes], steps[nodes]
+                if number % BUILT_FOR == 0 and regime != "instantiate":
+                    execs[nodes] = step.built_anew(regime, row, execs[nodes])
+                made = execs[nodes]
                 timed = step.run_undisturbed(pace, regime, row, made)
                 alone = step.run_undisturbed(pace, regime, row[:1], made[:1])
                 if number and timed:
@@ -261,6 +265,13 @@ class Step:
         self.bench.wait()
         return made
 
+    def built_anew(self, regime, sizes, execs):
+        """Other execs in place of these, that have run both variants."""
+        destroy(self.bench, execs)
+        made = self.build(sizes)
+        self.run_again(regime, sizes, made)
+        return made
+
     def renewed(self, regime, sizes, execs, variant):
         """Graphs that were made ready for a step as in the regime, and not launched."""
         cuda, made = self.bench.cuda, []
@@ -317,15 +328,18 @@ class Step:
         Each is timed right after one of the same schedule, as in a program that does nothing else:
         nodes that the device's cache has lost take 0.1 us more each.
         """
-        execs = [self.build(sizes) if regime != "instantiate" else [] for sizes in schedules]
+        execs = [() for _ in schedules]
         times = [[] for _ in schedules]
         try:
             for number in rounds(times, tell_median):
                 most = min(map(len, times)) + REPEATS
                 for place in random.sample(range(len(schedules)), len(schedules)):
+                    sizes = schedules[place]
                     if len(times[place]) >= most:
                         continue
-                    timed = self.run_undisturbed(pace, regime, schedules[place], execs[place])
+                    if number % BUILT_FOR == 0 and regime != "instantiate":
+                        execs[place] = self.built_anew(regime, sizes, execs[place])
+                    timed = self.run_undisturbed(pace, regime, sizes, execs[place])
                     if number and timed:
                         times[place].append(timed.ns)
         finally:

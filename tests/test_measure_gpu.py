@@ -354,12 +354,13 @@ def test_tuning_says_what_the_clock_says(cupy):
     found = gaptrace.tune(lambda: chain(x, 300), state=x, rounds=5)
     measured = found.measured_ns
     assert measured["per_launch"] > measured["graph:300"] > 0, found
-    # Built once and replayed, a straight line of small kernels is best as one graph, or about so.
-    assert found.verdict in ("one_graph", "chunk"), found
+    # Built once and replayed, a straight line of small kernels is best as one graph, or about so;
+    # five rounds beside other programs may show no difference to launches.
+    assert found.verdict in ("one_graph", "chunk", "no_difference_shown"), found
     assert found.regime == "replay"
     assert {item.evidence for item in found.inputs} == {"timed"}
     fastest = min(ns for name, ns in measured.items() if name != "per_launch")
-    chosen = measured["graph:300" if found.verdict == "one_graph" else f"chunk:{found.chunk}"]
+    chosen = measured[f"chunk:{found.chunk}" if found.verdict == "chunk" else "graph:300"]
     assert chosen <= 1.02 * fastest, found
     assert abs(found.predicted_ns["one_graph"] / measured["graph:300"] - 1) < 0.1, found
 

@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
 SAMPLES = ROOT / "sample_traces"
 CALIBRATION = SAMPLES / "h200_calibration.json"
-RUNS = ROOT / "benchmarks/results/recommend_full_pace_h200.jsonl"
+RUNS = ROOT / "benchmarks/results/recommend_h200.jsonl"
 
 #: CSS pixels; about as wide as a README is shown, and twice as sharp.
 WIDTH, SHARPNESS = 860, 2
