@@ -122,6 +122,15 @@ TOPICS = {
         "the recorder holds the host up",
         "figures near these times are of the recorder: record a shorter part, or without it",
     ),
+    "unrecorded:unfinished": (
+        "launched work that ran after recording ended: whether the device was idle is not known",
+        "record until that work is done, or narrow the report to the time before",
+    ),
+    "unrecorded:migration": (
+        "the device is idle until the driver moves unified memory",
+        "prefetch that memory before it is used (cudaMemPrefetchAsync), or allocate it on the "
+        "device",
+    ),
     "unrecorded": (
         "idle time whose launch was not recorded",
         "record from before the launches on, without cutting the file, to learn its cause",

@@ -50,8 +50,9 @@ class Analysis:
         steps: see `steps.find_steps`; those that begin in a window.
         step_summary: see `steps.step_summary`.
         step_units: see `steps.unit_summary`.
-        launches: see `launches.launches`; those whose ops start in a window.
-        executions: see `graphs.graph_executions`; those that start in a window.
+        launches: see `launches.launches`; those whose ops start in a window, of a range those that
+            were called in it: the device may be a step behind the host.
+        executions: see `graphs.graph_executions`; likewise.
         graphs: see `graphs.graph_summary`.
         graph_sizes: see `graphs.graph_sizes`.
         build_costs: see `builds.build_costs`; of the whole trace.
@@ -128,11 +129,13 @@ def analyze(
         raise TypeError("analyze takes a Trace, as gaptrace.read.read(path) gives; or open(path)")
     warnings = [*trace.warnings, *check_coverage(trace)]
     recording, faults = recording_facts(trace), graph_faults(trace)
-    trace = _only_device(trace, device_id)
-    whole = _whole(trace)
+    everything, trace = trace, _only_device(trace, device_id)
+    whole = _whole(trace, everything)
     windows, name = find_windows(trace, whole.ranges, range_name, from_ns, to_ns)
-    shown = _cut(whole, windows, is_narrowed=name is not None)
-    devices, causes = _devices(trace, windows, shown.gaps), gaps.causes(shown.pieces, ["device_id"])
+    shown = _cut(whole, windows, is_narrowed=name is not None, is_range=range_name is not None)
+    ops = trace.ops if name is None else _in_part(trace.ops, windows)
+    devices = _devices(trace, windows, ops, shown.gaps)
+    causes = gaps.causes(shown.pieces, ["device_id"])
     range_causes = ranges.range_causes(shown.ranges, whole.pieces)
     summary, nodes = step_summary(shown.steps, whole.pieces), graphs.graph_nodes(trace)
     built = builds.graph_builds(trace)
@@ -184,17 +187,22 @@ class _Parts:
     steps: Steps
 
 
-def _whole(trace: Trace) -> _Parts:
-    between = gaps.device_gaps(trace)
-    all_gaps = pl.concat([between, gaps.edge_gaps(trace)])
-    all_launches = launches.launches(trace, between)
-    tree = ranges.range_tree(trace.nvtx)
-    range_windows = ranges.range_windows(trace, tree, all_launches)
-    executions = graphs.graph_executions(trace)
+def _whole(trace: Trace, everything: Trace) -> _Parts:
+    """Find out about all devices, and keep those of the trace.
+
+    A range that worked on another device alone is not about these, which only everything tells.
+    """
+    on_devices = pl.col("device_id").is_in(trace.ops["device_id"].unique().implode())
+    between = gaps.device_gaps(everything)
+    all_gaps = pl.concat([between, gaps.edge_gaps(everything)])
+    all_launches = launches.launches(everything, between)
+    tree = ranges.range_tree(everything.nvtx)
+    range_windows = ranges.range_windows(everything, tree, all_launches).filter(on_devices)
+    executions = graphs.graph_executions(everything).filter(on_devices)
     return _Parts(
-        gaps=all_gaps,
-        pieces=gaps.idle_pieces(trace, all_gaps),
-        launches=all_launches,
+        gaps=all_gaps.filter(on_devices),
+        pieces=gaps.idle_pieces(everything, all_gaps).filter(on_devices),
+        launches=all_launches.filter(on_devices),
         tree=tree,
         ranges=range_windows,
         executions=executions,
@@ -202,24 +210,22 @@ def _whole(trace: Trace) -> _Parts:
     )
 
 
-def _cut(whole: _Parts, windows: pl.DataFrame, *, is_narrowed: bool) -> _Parts:
+def _cut(whole: _Parts, windows: pl.DataFrame, *, is_narrowed: bool, is_range: bool) -> _Parts:
     """Cut what has a length, and of the rest keep what begins in a window; all of the tree."""
-    range_windows, steps = whole.ranges, whole.steps
+    kept = whole
     if is_narrowed:
-        range_windows = intervals.intersect(range_windows, windows, ["device_id"])
-        steps = replace(steps, frame=starting_inside(steps.frame, windows))
+        begin = "call_start_ns" if is_range else "start_ns"
+        kept = replace(
+            whole,
+            launches=starting_inside(whole.launches, windows, start=begin),
+            ranges=intervals.intersect(whole.ranges, windows, ["device_id"]),
+            executions=starting_inside(whole.executions, windows, start=begin),
+            steps=replace(whole.steps, frame=starting_inside(whole.steps.frame, windows)),
+        )
     cut_gaps, pieces = _numbered_apart(
         *(intervals.intersect(windows, each, ["device_id"]) for each in (whole.gaps, whole.pieces))
     )
-    return _Parts(
-        gaps=cut_gaps,
-        pieces=pieces,
-        launches=starting_inside(whole.launches, windows),
-        tree=whole.tree,
-        ranges=range_windows,
-        executions=starting_inside(whole.executions, windows),
-        steps=steps,
-    )
+    return replace(kept, gaps=cut_gaps, pieces=pieces)
 
 
 def _numbered_apart(
@@ -279,11 +285,11 @@ def _only_device(trace: Trace, device_id: int | None) -> Trace:
     return replace(trace, ops=ops)
 
 
-def _devices(trace: Trace, windows: pl.DataFrame, shown_gaps: pl.DataFrame) -> pl.DataFrame:
-    length = pl.col("end_ns") - pl.col("start_ns")
-    ops = intervals.intersect(
+def _in_part(ops: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Ops that run in a window, at least in part; a row for each window."""
+    return intervals.intersect(
         # An op of no length still ran; give it a nanosecond so that a window can hold it.
-        trace.ops.select(
+        ops.select(
             "op_id",
             "device_id",
             "start_ns",
@@ -292,6 +298,12 @@ def _devices(trace: Trace, windows: pl.DataFrame, shown_gaps: pl.DataFrame) -> p
         windows,
         ["device_id"],
     )
+
+
+def _devices(
+    trace: Trace, windows: pl.DataFrame, ops: pl.DataFrame, shown_gaps: pl.DataFrame
+) -> pl.DataFrame:
+    length = pl.col("end_ns") - pl.col("start_ns")
     counts = ops.group_by("device_id").agg(op_count=pl.col("op_id").n_unique().cast(pl.Int64))
     idle = shown_gaps.group_by("device_id").agg(
         idle_ns=length.sum(), gap_count=pl.len().cast(pl.Int64), gap_ns=quantiles(length)

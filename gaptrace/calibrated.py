@@ -17,7 +17,7 @@ from gaptrace.recommendation import (
     Schedules,
     UngraphedStep,
 )
-from gaptrace.schedules import closed_form
+from gaptrace.schedules import closed_form, is_even
 from gaptrace.sensitivity import sensitivity
 from gaptrace.steps import Steps
 from gaptrace.trace import Trace, TraceWarning
@@ -75,6 +75,8 @@ def predicted(
     advice = advise(costs, step.ways, cap_ns)
     is_graph = advice.verdict != "do_not_graph"
     advised_ns = costs.step_ns(advice.sizes) if is_graph else costs.per_launch_ns
+    gain_interval_ns = gain_interval(advice, ends, cap_ns)
+    warnings = _warnings(step, advice, costs, gain_interval_ns)
     return replace(
         base,
         verdict=advice.verdict,
@@ -85,8 +87,11 @@ def predicted(
         schedule=advice.sizes if is_graph else None,
         predicted_ns=advice.predicted_ns,
         gain_ns=round(advice.gain_ns),
-        gain_interval_ns=gain_interval(advice, ends, cap_ns),
-        break_even_replays=break_even_replays(built_ns, costs.per_launch_ns, advised_ns),
+        gain_interval_ns=gain_interval_ns,
+        # Where graphs are built in every step, the step holds what they cost.
+        break_even_replays=break_even_replays(built_ns, costs.per_launch_ns, advised_ns)
+        if regime == "replay"
+        else None,
         amortised_ns=amortised_ns(advised_ns, built_ns) if is_graph and regime == "replay" else {},
         alternatives=advice.alternatives,
         by_size=by_size(costs, ends),
@@ -102,7 +107,7 @@ def predicted(
         # The same step: as a graph it is known from its graph, not from its launches.
         ungraphed=tuple(each for each in ungraphed if each.kernels != nodes),
         inputs=found.inputs,
-        warnings=(*base.warnings, *found.warnings, *_warnings(step, advice, costs)),
+        warnings=(*base.warnings, *found.warnings, *warnings),
     )
 
 
@@ -141,8 +146,18 @@ def _cap(trace: Trace, step: TracedStep, idle: pl.DataFrame) -> float:
     return float((mine["end_ns"] - mine["start_ns"]).sum()) / step.repeats
 
 
-def _warnings(step: TracedStep, advice: Advice, costs: StepCosts) -> list[TraceWarning]:
+def _warnings(
+    step: TracedStep, advice: Advice, costs: StepCosts, gain_interval_ns: tuple[int, int]
+) -> list[TraceWarning]:
     warnings = []
+    if advice.gain_ns > 0 >= gain_interval_ns[0]:
+        warnings.append(
+            TraceWarning(
+                "gain_unsure",
+                "with inputs at the other end of their intervals the advice gains nothing: time "
+                "it before you rely on it, with gaptrace.tune or gaptrace profile --arms",
+            )
+        )
     if step.has_branches:
         warnings.append(
             TraceWarning(
@@ -169,26 +184,40 @@ def _told(costs: StepCosts) -> str:
 
 def single_launches(
     trace: Trace, launches: pl.DataFrame, steps: Steps, calibration: Calibration | None
-) -> tuple[UngraphedStep, ...]:
-    """Return `ungraphed.ungraphed_steps`; nothing where the calibration cannot tell."""
+) -> tuple[UngraphedStep, ...] | None:
+    """Return `ungraphed.ungraphed_steps`; None where the calibration cannot tell."""
     if calibration is None:
         return ()
     try:
         return ungraphed_steps(trace, launches, steps, calibration)
     except NotIdentifiableError:
-        return ()
+        return None
 
 
-def of_ungraphed(base: Recommendation, single: tuple[UngraphedStep, ...]) -> Recommendation:
-    """Recommend for a program without graphs, by the steps that take most of its time."""
-    if base.verdict != "needs_calibration" or not single:
-        missing = "steps" if base.verdict == "needs_calibration" else base.cause
-        return replace(base, cause=missing, ungraphed=single)
+def of_ungraphed(
+    base: Recommendation, single: tuple[UngraphedStep, ...] | None, steps: Steps
+) -> Recommendation:
+    """Recommend for a program without graphs, by the steps that take most of its time.
+
+    Args:
+        base: what is known already.
+        single: `single_launches`.
+        steps: `steps.find_steps`; those that begin in the windows.
+    """
+    if base.verdict != "needs_calibration":
+        return replace(base, ungraphed=single or ())
+    if single is None:
+        return replace(base, cause="calibration_incomplete")
+    if not single:
+        return replace(base, cause="steps" if steps.frame.is_empty() else "few_steps")
     first = single[0]
     arms = {"per_launch": first.per_launch_ns, "one_graph": first.one_graph_ns}
     gains = first.verdict in ("one_graph", "chunk")
-    if first.verdict == "chunk":
-        arms["chunk"] = first.best_ns
+    if first.verdict == "chunk" and first.schedule:
+        arms["schedule"] = first.best_ns
+        # The remainder may come first.
+        if is_even(first.schedule) or set(first.schedule[1:]) == {first.chunk}:
+            arms["chunk"] = first.best_ns
     return replace(
         base,
         verdict=first.verdict,

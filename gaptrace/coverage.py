@@ -30,6 +30,7 @@ def check_coverage(trace: Trace) -> list[TraceWarning]:
         *_silent_processes(calls.filter(silent)),
         *_lost_work(trace, calls.filter(~silent)),
         *_ops_without_launch(trace),
+        *_nameless_graphs(trace),
         *_early_ops(trace),
         *_open_ranges(trace),
     ]
@@ -40,8 +41,9 @@ def _calls_that_submit(trace: Trace) -> pl.DataFrame:
 
     Copies and sets are left out: between host buffers, or of no bytes, they rightly have no op.
 
-    Trailing calls are those after the last call of their thread that has device work: recording
-    ended before their work did, which hides nothing between recorded ops.
+    Trailing calls are those that still waited when recording ended, which hides nothing between
+    recorded ops: the last ones of their thread, whose work ran until nothing else of the process
+    began on its devices, or after which nothing was called that ran there.
     """
     submits = (
         pl.col("kind").is_in(["launch", "graph_launch"])
@@ -49,7 +51,9 @@ def _calls_that_submit(trace: Trace) -> pl.DataFrame:
         & (pl.col("return_code").fill_null(0) == 0)
     )
     beside = pl.col("call_id").is_in(calls_beside(trace.api)["call_id"].implode())
-    served = pl.col("call_id").filter(pl.col("has_ops")).max().over("thread_id")
+    still_waiting = (pl.col("call_id") > pl.col("_served")) & (
+        (pl.col("call_id") > pl.col("_last_call")) | (pl.col("_ran_until") >= pl.col("_last_begin"))
+    )
     return (
         trace.api.filter(submits)
         .select(
@@ -57,10 +61,60 @@ def _calls_that_submit(trace: Trace) -> pl.DataFrame:
             "process_id",
             "thread_id",
             "kind",
+            "correlation_id",
             has_ops=pl.col("call_id").is_in(trace.ops["call_id"].drop_nulls().implode()),
         )
-        .with_columns(is_trailing=(pl.col("call_id") > served).fill_null(False))
+        # The runtime's call and the driver's inside it may both be there, with one correlation.
+        .with_columns(
+            has_ops=pl.when(pl.col("correlation_id").is_not_null())
+            .then(pl.col("has_ops").any().over("process_id", "correlation_id"))
+            .otherwise("has_ops")
+        )
         .filter(pl.col("has_ops") | ~beside)
+        .join(_last_work(trace), on="thread_id", how="left", maintain_order="left")
+        .with_columns(is_trailing=still_waiting.fill_null(False))
+        .select("call_id", "process_id", "thread_id", "kind", "has_ops", "is_trailing")
+    )
+
+
+def _last_work(trace: Trace) -> pl.DataFrame:
+    """Say where the work of each thread ends, and that of its process on its devices.
+
+    Returns:
+        thread_id; _served: its last call with work; _ran_until: end of its work; _last_call,
+        _last_begin: of the process, the last call with work on these devices and the last begin.
+    """
+    ops = trace.ops.join(trace.api.select("call_id", "thread_id"), on="call_id", how="inner")
+    on_devices = ops.group_by("process_id", "device_id").agg(
+        _last_call=pl.col("call_id").max(), _last_begin=pl.col("start_ns").max()
+    )
+    own = ops.group_by("thread_id").agg(
+        _served=pl.col("call_id").max(), _ran_until=pl.col("end_ns").max()
+    )
+    return (
+        ops.select("thread_id", "process_id", "device_id")
+        .unique()
+        .join(on_devices, on=["process_id", "device_id"])
+        .group_by("thread_id")
+        .agg(pl.col("_last_call", "_last_begin").max())
+        .join(own, on="thread_id")
+    )
+
+
+def unfinished(trace: Trace) -> pl.DataFrame:
+    """Return since when each device had work to do that recording no longer saw.
+
+    Returns:
+        device_id; since_ns: begin of the first launch call whose work still waited when recording
+        ended. Of devices without such there is no row.
+    """
+    waiting = _calls_that_submit(trace).filter(~pl.col("has_ops") & pl.col("is_trailing"))
+    uses = trace.ops.join(trace.api.select("call_id", "thread_id"), on="call_id", how="inner")
+    return (
+        waiting.join(trace.api.select("call_id", "start_ns"), on="call_id")
+        .join(uses.select("thread_id", "device_id").unique(), on="thread_id")
+        .group_by("device_id")
+        .agg(since_ns=pl.col("start_ns").min())
     )
 
 
@@ -112,18 +166,40 @@ def _lost_work(trace: Trace, calls: pl.DataFrame) -> list[TraceWarning]:
 
 
 def _ops_without_launch(trace: Trace) -> list[TraceWarning]:
-    missing = trace.ops["call_id"].null_count()
-    fraction = missing / trace.ops.height
+    missing, ops = _without_call(trace), trace.ops.height
+    fraction = missing / ops
     if fraction <= MENTION_ABOVE_FRACTION:
         return []
     return [
         TraceWarning(
             "ops_without_launch",
-            f"{missing} of {trace.ops.height} device rows ({fraction:.1%}) have no launch row: "
+            f"{missing} of {ops} device rows ({fraction:.1%}) have no launch row: "
             "recording began after their launch, or the file was cut; idle time before them has "
             "the cause unrecorded",
         )
     ]
+
+
+def _nameless_graphs(trace: Trace) -> list[TraceWarning]:
+    """Work of graph launches none of which says its graph: some exporters leave the column out."""
+    graph_calls = trace.api.filter(pl.col("kind") == "graph_launch")["call_id"]
+    ops = trace.ops.filter(pl.col("call_id").is_in(graph_calls.implode()))
+    if ops.is_empty() or ops["graph_exec_id"].null_count() < ops.height:
+        return []
+    return [
+        TraceWarning(
+            "graphs_not_named",
+            f"no op of {ops['call_id'].n_unique()} graph launches says to which graph it belongs: "
+            "nothing is said of graphs, and idle time inside them counts as between ops; export "
+            "again with another version of Nsight Systems",
+        )
+    ]
+
+
+def _without_call(trace: Trace) -> int:
+    """How many ops have no launch and should: the driver migrates unified memory by itself."""
+    lost = pl.col("call_id").is_null() & ~pl.col("is_unified_memory")
+    return trace.ops.filter(lost).height
 
 
 def _early_ops(trace: Trace) -> list[TraceWarning]:
@@ -174,7 +250,7 @@ def recording_facts(trace: Trace) -> dict[str, int]:
     facts = {
         "device_rows": trace.ops.height,
         "launch_rows": calls.height,
-        "device_rows_without_launch": trace.ops["call_id"].null_count(),
+        "device_rows_without_launch": _without_call(trace),
         "launches_without_device_rows": int((~calls["has_ops"]).sum()),
         "device_rows_before_launch": _early(trace).height,
     }

@@ -8,6 +8,7 @@ waited. The causes of all pieces sum to the idle time exactly.
 import polars as pl
 
 from gaptrace import intervals
+from gaptrace.coverage import unfinished
 from gaptrace.launches import calls_by_id
 from gaptrace.timelines import FOREVER, named_cause, thread_timelines
 from gaptrace.trace import NAMES, Trace
@@ -104,15 +105,18 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     Let the gap be [a, b), ended by op Q, whose launch call on thread T lasts [s, e). Before s, the
     cause is what T was doing; inside [s, e) it is the launch call; after e it is the device. The
     recorder's own time on T before e comes first. After a device's last op there is no Q, and T is
-    the thread that launched that last op.
+    the thread that launched that last op; but from a launch on whose work recording no longer saw,
+    nothing is known.
 
     Returns:
         gap_id, device_id, start_ns, end_ns; cause: one of `timelines.CAUSES`; detail: the API call
         (see `launches.call_names`), the phase of a graph build, `in capture` for host code between
-        the calls of one, or for device_queued what it waited behind (in_graph, between_graphs,
-        between_ops, or cross_stream: another stream or an event); thread_id: T, null when
-        unrecorded.
+        the calls of one, for device_queued what it waited behind (in_graph, between_graphs,
+        between_ops, or cross_stream: another stream or an event), or for unrecorded unfinished
+        (launched work ran after recording ended) or migration (Q is of unified memory, which no
+        call launches); thread_id: T, null when unrecorded.
     """
+    gaps = _without_unseen_work(gaps, unfinished(trace))
     explained = _explanations(trace, gaps)
     launched, returned = (
         pl.col(column).clip(pl.col("start_ns"), pl.col("end_ns"))
@@ -131,7 +135,7 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     unrecorded = gaps.join(explained, on=["device_id", "start_ns"], how="anti").with_columns(
         thread_id=pl.lit(None, pl.Int64),
         cause=named_cause("unrecorded"),
-        detail=pl.lit(None, NAMES),
+        detail=_why_unknown(trace),
     )
     timelines = thread_timelines(trace).join(
         explained.select("thread_id").unique(), on="thread_id", how="semi"
@@ -151,12 +155,47 @@ def idle_pieces(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _why_unknown(trace: Trace) -> pl.Expr:
+    """The detail of gaps that nothing explains."""
+    migrations = trace.ops.filter("is_unified_memory")["op_id"].implode()
+    is_unseen = pl.col("next_op_id").is_null() & pl.col("previous_op_id").is_null()
+    return (
+        pl.when(is_unseen)
+        .then(pl.lit("unfinished"))
+        .when(pl.col("next_op_id").is_in(migrations))
+        .then(pl.lit("migration"))
+        .cast(NAMES)
+    )
+
+
+def _without_unseen_work(gaps: pl.DataFrame, unseen: pl.DataFrame) -> pl.DataFrame:
+    """Cut the time after a device's last op where work began to wait that no row tells of.
+
+    The later part has no op before it either, so that nothing explains it.
+    """
+    if unseen.is_empty():
+        return gaps
+    placed = gaps.join(unseen, on="device_id", how="left", maintain_order="left")
+    is_last = pl.col("next_op_id").is_null() & pl.col("since_ns").is_not_null()
+    known_until = pl.col("since_ns").clip(pl.col("start_ns"), pl.col("end_ns"))
+    last = placed.filter(is_last)
+    return pl.concat(
+        [
+            placed.filter(~is_last).select(gaps.columns),
+            last.with_columns(end_ns=known_until).select(gaps.columns),
+            last.with_columns(start_ns=known_until, previous_op_id=pl.lit(None, pl.Int64)).select(
+                gaps.columns
+            ),
+        ]
+    ).filter(pl.col("end_ns") > pl.col("start_ns"))
+
+
 def _explanations(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     """Gaps with their thread, launch call, and what their op stood behind; no unrecorded ones."""
     op = ["process_id", "stream_id", "context_id", "correlation_id", "graph_exec_id"]
     next_op, previous_op = (
-        trace.ops.select(*op, *extra, pl.col("op_id").alias(name))
-        for name, extra in (("next_op_id", ["call_id"]), ("previous_op_id", []))
+        trace.ops.select(*op, extra, pl.col("op_id").alias(name))
+        for name, extra in (("next_op_id", "call_id"), ("previous_op_id", "is_unified_memory"))
     )
     calls = calls_by_id(trace).drop("call_kind").filter(pl.col("thread_id").is_not_null())
     ended = (
@@ -166,7 +205,7 @@ def _explanations(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
         .with_columns(_waited=pl.col("next_op_id").is_in(_ops_after_event_waits(trace).implode()))
         .with_columns(behind=_queued_behind().cast(NAMES))
     )
-    # After the last op nothing was launched any more: T's timeline explains all of it.
+    # After the last op nothing more was launched: T's timeline explains all of it.
     never_ended = (
         gaps.filter(pl.col("next_op_id").is_null())
         .join(trace.ops.select("call_id", previous_op_id="op_id"), on="previous_op_id")
@@ -194,7 +233,11 @@ def _queued_behind() -> pl.Expr:
     return (
         pl.when(both_in_graphs & same("process_id", "correlation_id"))
         .then(pl.lit("in_graph"))
-        .when(pl.col("_waited") | ~same("process_id", "context_id", "stream_id"))
+        .when(
+            pl.col("_waited")
+            # Migrations are on no stream.
+            | ~(same("process_id", "context_id", "stream_id") | pl.col("is_unified_memory"))
+        )
         .then(pl.lit("cross_stream"))
         .when(both_in_graphs)
         .then(pl.lit("between_graphs"))

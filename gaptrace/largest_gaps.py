@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from gaptrace import intervals
 from gaptrace.launches import calls_by_id
 from gaptrace.trace import Trace
 
@@ -13,21 +14,21 @@ def largest_gaps(
 
     Args:
         trace: the trace.
-        gaps: `gaps.device_gaps`, maybe cut to a window.
+        gaps: `gaps.device_gaps`, maybe cut to a window, and the parts of `gaps.edge_gaps` in that.
         pieces: `gaps.idle_pieces` of them.
         tree: `ranges.range_tree`.
         count: how many.
 
     Returns:
         device_id, start_ns, end_ns, gap_ns; cause, detail, cause_ns: the cause and detail that hold
-        most of it, and how much; previous_op, next_op: names of the ops around it; call_name,
+        most of it, and how much; previous_op, next_op: names of the ops around it, null before the
+        first of its device and after the last; call_name,
         thread_id: the launch of the op that ends it, null when unrecorded; range: path of the
         innermost NVTX range open on that thread as the launch began, null when there is none.
     """
     names = trace.ops.select("op_id", "call_id", "name")
     longest = (
-        gaps.filter(pl.col("gap_id").is_not_null())
-        .with_columns(gap_ns=pl.col("end_ns") - pl.col("start_ns"))
+        gaps.with_columns(gap_ns=pl.col("end_ns") - pl.col("start_ns"))
         .sort("gap_ns", descending=True, maintain_order=True)
         .head(count)
         .with_row_index("_rank")
@@ -39,7 +40,7 @@ def largest_gaps(
         longest.join(previous, on="previous_op_id", how="left")
         .join(following, on="next_op_id", how="left")
         .join(calls, on="call_id", how="left")
-        .join(_main_cause(longest, pieces), on="gap_id", how="left")
+        .join(_main_cause(longest, pieces), on="_rank", how="left")
     )
     return (
         found.join(_open_range(found, tree), on="_rank", how="left")
@@ -63,13 +64,16 @@ def largest_gaps(
 
 
 def _main_cause(longest: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
-    """gap_id, cause, detail, cause_ns: what holds most of each gap."""
+    """_rank, cause, detail, cause_ns: what holds most of each gap."""
+    spans = ["device_id", "start_ns", "end_ns"]
     return (
-        pieces.join(longest.select("gap_id"), on="gap_id", how="semi")
-        .group_by("gap_id", "cause", "detail", maintain_order=True)
+        intervals.intersect(
+            longest.select("_rank", *spans), pieces.select(*spans, "cause", "detail"), ["device_id"]
+        )
+        .group_by("_rank", "cause", "detail", maintain_order=True)
         .agg(cause_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
         .sort("cause_ns", descending=True, maintain_order=True)
-        .unique("gap_id", keep="first", maintain_order=True)
+        .unique("_rank", keep="first", maintain_order=True)
     )
 
 

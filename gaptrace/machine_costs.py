@@ -26,8 +26,8 @@ def at_nodes(figures: Sequence[Figure], nodes: int) -> float | None:
     """Return a figure at a number of nodes, from those around it; None for fewer than two."""
     if len(figures) < 2:
         return None
-    known = HostCost.fit([each.nodes or 0 for each in figures], [each.value for each in figures])
-    return float(known(nodes))
+    known = [(each.nodes or 0, max(0.0, each.value)) for each in figures]
+    return float(HostCost.fit(*zip(*known, strict=True))(nodes))
 
 
 def slowdown(calibration: Calibration, name: str, recorder: str, nodes: int) -> float:
@@ -122,9 +122,15 @@ def _sum(
 
 
 def cut_gap(calibration: Calibration, level: Level) -> float:
-    """Return what a cut adds on the device: the median over the calibrated node counts."""
+    """Return what a cut adds on the device: the median over the calibrated node counts.
+
+    Raises:
+        NotIdentifiableError: the calibration lacks it.
+    """
     table = calibration.table("cut_gap_ns")
-    return float(np.median([getattr(each, level) for each in table])) if table else 0.0
+    if not table:
+        raise NotIdentifiableError("what a cut adds on the device is not in the calibration")
+    return float(np.median([getattr(each, level) for each in table]))
 
 
 def chunk_model(

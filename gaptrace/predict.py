@@ -146,7 +146,7 @@ def advise(
         now=now,
         cut=uniform_sizes(costs.model, cut) if cut is not None else None,
         gain_ns=gain_ns,
-        predicted_ns=_predicted(costs, cut, growing),
+        predicted_ns=_predicted(costs, cut, None if verdict == "do_not_graph" else sizes),
         alternatives=_alternatives(costs, cut, growing, now, best_ns),
     )
 
@@ -180,13 +180,16 @@ def best_cut(costs: StepCosts) -> int | None:
     return int(np.argmin(half)) + 1 if half.size else None
 
 
-def _predicted(costs: StepCosts, cut: int | None, growing: tuple[int, ...]) -> dict[str, int]:
+def _predicted(
+    costs: StepCosts, cut: int | None, advised: tuple[int, ...] | None
+) -> dict[str, int]:
     found = {
         "per_launch": costs.per_launch_ns,
         "one_graph": costs.step_ns((len(costs.node_ns),)),
-        "schedule": costs.step_ns(growing),
         "device_only": costs.device_only_ns,
     }
+    if advised is not None:
+        found["schedule"] = costs.step_ns(advised)
     if cut is not None:
         found["chunk"] = costs.step_ns(uniform_sizes(costs.model, cut))
     return {arm: round(ns) for arm, ns in found.items()}

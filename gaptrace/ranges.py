@@ -44,7 +44,8 @@ def range_tree(nvtx: pl.DataFrame) -> pl.DataFrame:
     while not rest.is_empty():
         rest = rest.sort("start_ns", pl.col("end_ns").neg(), maintain_order=True)
         ended = pl.col("end_ns").cum_max().shift(1).over("_stack")
-        is_outer = (pl.col("start_ns") >= ended).fill_null(True)
+        # What ends later than the range around it would have to is not inside that.
+        is_outer = ((pl.col("start_ns") >= ended) | (pl.col("end_ns") > ended)).fill_null(True)
         level = rest.filter(is_outer)
         rest = rest.filter(~is_outer)
         if above is None:
@@ -99,14 +100,12 @@ def _launched_inside(
 ) -> pl.DataFrame:
     ranges = numbered.filter(pl.col("kind") == kind).select("range_id", key, "start_ns", "end_ns")
     calls = launches.select(
-        key, "device_id", "call_kind", start_ns="call_start_ns", end_ns="call_end_ns"
-    ).with_columns(_began="start_ns")
-    if kind == "start_end":
-        # Threads of one process call at the same time; as instants their calls are disjoint.
-        calls = calls.with_columns(end_ns=pl.col("start_ns") + 1)
-    inside = intervals.intersect(ranges, intervals.disjoint(calls, [key]), [key])
+        key, "device_id", "call_kind", start_ns="call_start_ns", end_ns=pl.col("call_start_ns") + 1
+    )
+    instants = calls.select(key, "start_ns", "end_ns").unique()
     return (
-        inside.filter(pl.col("start_ns") == pl.col("_began"))
+        intervals.intersect(ranges, instants, [key])
+        .join(calls.drop("end_ns"), on=[key, "start_ns"], how="inner")
         .group_by("range_id", "device_id")
         .agg(
             launches=pl.len().cast(pl.Int64),

@@ -32,7 +32,7 @@ from gaptrace.recommendation import NOISE_FRACTION, Parameter, Recommendation, R
 from gaptrace.schedules import plateau, uniform
 from gaptrace.steps import Steps
 from gaptrace.trace import Trace, TraceWarning
-from gaptrace.traced_step import traced_step
+from gaptrace.traced_step import TracedStep, traced_step
 from gaptrace.untraced import recorder_of
 
 #: How much a recorder stretches the gap between queued graphs: 2.1 to 2.5 us and 5.4 us against
@@ -80,12 +80,13 @@ def recommend(
         calibration: what launches cost on that machine without a recorder, and with it.
     """
     span_ns = int((windows["end_ns"] - windows["start_ns"]).sum())
-    single = single_launches(trace, launches, steps, calibration)
+    found = single_launches(trace, launches, steps, calibration)
+    single = found or ()
     if executions.is_empty():
         base = _without_graphs(idle, span_ns)
         if calibration is None:
             return base
-        return of_ungraphed(known_from(base, trace, calibration), single)
+        return of_ungraphed(known_from(base, trace, calibration), found, steps)
     waiting = _idle_before_graphs(trace, gaps, idle)
     step = largest_step(trace, executions)
     cap_ns = _sum(waiting, _SIZE_MATTERS)
@@ -115,8 +116,13 @@ def recommend(
             sized = _that_sizes_change(waiting, gaps, is_cut=len(traced.sizes) > 1)
             unit, devices = _whose(trace, traced.call_ids, steps)
             of_step = replace(base, step=unit, devices=devices)
-            known = predicted(of_step, trace, traced, calibration, regime, sized, windows, single)
-            base = without_advice(base, known)
+            if regime == "replay" or steps.source == "nvtx" or _repeats(traced, executions):
+                known = predicted(
+                    of_step, trace, traced, calibration, regime, sized, windows, single
+                )
+                base = without_advice(base, known)
+            else:
+                known = replace(base, nodes=None, cause="steps")
             cap_ns = _sum(sized, pl.lit(True))
     spared = 1 / _GAP_STRETCH.get(trace.meta.granularity or "", 1.0)
     if calibration is not None:
@@ -125,6 +131,11 @@ def recommend(
     if decided.verdict == "merge" and decided is not known:
         return decided
     return replace(decided, gain_cap_ns=cap_ns)
+
+
+def _repeats(traced: TracedStep, executions: pl.DataFrame) -> bool:
+    """Whether it is a step: graphs built anew, all in one row, are the whole run."""
+    return traced.repeats > 1 or len(traced.sizes) == 1 or len(traced.sizes) < executions.height
 
 
 def _decided(
@@ -157,12 +168,17 @@ def _decided(
     cuts_ns = _sum(waiting, pl.col("detail") == "between_graphs")
     untraced_ns = cuts_ns * spared
     if cause.startswith("device_queued") and untraced_ns >= NOISE_FRACTION * span_ns:
-        if known is not None and known.verdict in ("one_graph", "merge") and known.gain_ns:
+        if known is not None and known.cause == "steps":
+            return known
+        if known is not None and known.verdict in ("one_graph", "merge", "chunk") and known.gain_ns:
             return known
         # Other chains have pauses, too, which are not in this step.
         gap_ns = (step.graphs - 1) * (step.queued_gap_ns or 0.0) * spared
         gain_ns = round(min(gap_ns, untraced_ns / step.chains))
-        return replace(base, verdict="merge", gain_ns=gain_ns, gain_cap_ns=cuts_ns)
+        if gain_ns > 0:
+            return replace(base, verdict="merge", gain_ns=gain_ns, gain_cap_ns=cuts_ns)
+        # The usual step is one graph already, and the pauses are between steps.
+        return replace(base, verdict="no_difference_shown")
     # Pauses between graphs that would not be worth merging without the recorder's share come here.
     if cause_ns < NOISE_FRACTION * span_ns or cause == "device_queued:between_graphs":
         return replace(base, verdict="no_difference_shown")

@@ -186,7 +186,8 @@ class Recommendation:
         predicted_ns: a step without a recorder by arm: per_launch, one_graph, chunk, schedule,
             device_only, those that could be predicted. From the begin of the first launch, or from
             when the device is free if that is later, until the host knows that the step is done.
-            Where chunk is all nodes, chunk here is the best size that cuts.
+            Of schedule, as given here. Where chunk is all nodes, chunk here is the best size that
+            cuts.
         measured_ns: timed makespan by name of the arm (`timings.Arm.name`); empty from a trace.
         gain_ns: what following the advice is expected to save per step.
         gain_interval_ns: the least and the most of it, with every input at either end of what is
@@ -194,7 +195,8 @@ class Recommendation:
         gain_cap_ns: idle time in the window that launches and builds of graphs account for, and
             with a calibration the pauses between the graphs of a step that is launched in pieces:
             no chunk size can gain more. For merge, the pauses between queued graphs as traced.
-        break_even_replays: replays after which a graph has paid for itself; null when unknown.
+        break_even_replays: replays after which a graph has paid for itself; null when unknown, and
+            where graphs are built in every step.
         amortised_ns: the advised step with its share of capture and instantiation, by how many
             replays share them; empty where graphs are built in every step, or none is advised.
         alternatives: other ways to launch the step, and what each would lose.

@@ -24,7 +24,7 @@ def with_topics(
     graph or single; of graph_build, which here holds the host code of captures, a habit of
     `rebuilds.rebuilds`; of host_sync, tiny_copy; of host_code, after_wait where the device ran dry
     while the host waited for it, before_graphs where a graph ended the gap; of device_queued, what
-    was waited behind.
+    was waited behind; of unrecorded, why nothing is known.
 
     Args:
         trace: the trace.
@@ -60,6 +60,8 @@ def with_topics(
         .then(pl.lit("host_code:before_graphs"))
         .when(cause == "device_queued")
         .then(with_detail)
+        .when(cause == "unrecorded")
+        .then(pl.concat_str(cause, detail, separator=":", ignore_nulls=True))
         .otherwise(cause)
     )
     return (

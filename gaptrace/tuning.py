@@ -111,13 +111,15 @@ def recommendation(first: Measurement, last: Measurement, found: Fit | None) -> 
     chosen = best if verdict == "chunk" else graph
     assert chosen is not None
     is_graph = verdict in ("chunk", "one_graph")
-    uniform_plateau = plateau(uniform(found.model)) if found is not None else None
+    good = plateau(uniform(found.model)) if found is not None else None
+    # The clock may choose a size that the model holds for worse.
+    is_among = good is not None and good.lo <= (chosen.arm.chunk or 0) <= good.hi
     return Recommendation(
         verdict,  # type: ignore[arg-type]
         regime="replay",
         nodes=nodes,
         chunk=chosen.arm.chunk if is_graph else None,
-        plateau=(uniform_plateau.lo, uniform_plateau.hi) if uniform_plateau and is_graph else None,
+        plateau=(good.lo, good.hi) if good and is_among and is_graph else None,
         schedule=chosen.arm.schedule if is_graph else None,
         predicted_ns=_predicted(found, graph, best),
         measured_ns=_measured(first, last),

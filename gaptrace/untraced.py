@@ -148,6 +148,7 @@ def _built(
     windows: pl.DataFrame,
 ) -> _Built:
     recorder, nodes = recorder_of(trace), round(float(np.median(step.sizes)))
+    branches = _branches(step, calibration)
     begin, end = windows["start_ns"].min(), windows["end_ns"].max()
     length = pl.col("end_ns") - pl.col("start_ns")
     acts = (
@@ -163,7 +164,8 @@ def _built(
             continue
         phase = _PHASES[name]
         of_phase = [other for other in REGIMES[regime] if _PHASES.get(other) == phase]
-        known = sum(at_nodes(calibration.table(each), nodes) or 0.0 for each in of_phase)
+        tables = (calibration.table(each, branches=branches) for each in of_phase)
+        known = sum(at_nodes(table, nodes) or 0.0 for table in tables)
         if phase not in seen:  # not recorded, or not done: a program need not destroy
             factors[name] = 0.0 if phase == "destroy" else 1.0
         elif known > 0:
@@ -176,7 +178,8 @@ def _built(
             factors[name] = untraced_ns / known
     recorded_ns, count = _captured_ns(trace.api)
     captured_ns = recorded_ns * slowdown(calibration, "capture_ns", recorder, nodes)
-    machine_ns = (at_nodes(calibration.table("capture_ns"), nodes) or 0.0) / nodes
+    capture = calibration.table("capture_ns", branches=branches)
+    machine_ns = (at_nodes(capture, nodes) or 0.0) / nodes
     return _Built(
         factors,
         {phase: row["acts"] for phase, row in seen.items()},
@@ -213,6 +216,11 @@ def _captured_ns(api: pl.DataFrame) -> tuple[float, int]:
     return float(ns or 0.0), int(count)
 
 
+def _branches(step: TracedStep, calibration: Calibration) -> int:
+    """Of the calibrated graphs that are like the step's."""
+    return 4 if step.has_branches and calibration.table("capture_ns", branches=4) else 1
+
+
 def _costs(
     step: TracedStep,
     calibration: Calibration,
@@ -221,7 +229,7 @@ def _costs(
     build: _Built,
     level: Level,
 ) -> StepCosts:
-    branches = 4 if step.has_branches and calibration.table("capture_ns", branches=4) else 1
+    branches = _branches(step, calibration)
     host, ready = host_costs(calibration, regime, level, build.factors, branches)
     node_ns = device_times(step, calibration, recorder, level)
     idle_ns = step.device_free_ns

@@ -96,10 +96,13 @@ def named_ranges(trace: Trace, ranges: pl.DataFrame, name: str) -> pl.DataFrame:
     if named.is_empty():
         known = ranges["path"].unique(maintain_order=True).to_list()
         listed = ", ".join(known[:8]) + (" ..." if len(known) > 8 else "")
-        raise WindowError(
-            f"{trace.meta.path}: no NVTX range is named {name}; "
-            + (f"there are: {listed}" if known else "it holds no NVTX ranges")
-        )
+        if (trace.nvtx["name"] == name.rpartition("/")[2]).any():
+            # Of a process without device work, or on another device than the one asked for.
+            problem = f"nothing on the devices looked at belongs to NVTX range {name}; "
+        else:
+            problem = f"no NVTX range is named {name}; "
+        there_are = f"there are: {listed}" if known else "it holds no NVTX ranges"
+        raise WindowError(f"{trace.meta.path}: {problem}{there_are}")
     return named
 
 
@@ -111,8 +114,20 @@ def no_device_work(trace: Trace, where: str) -> WindowError:
     )
 
 
-def starting_inside(rows: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Keep the rows (device_id, start_ns and others) whose start lies in a window."""
-    at_start = rows.select("device_id", "start_ns", end_ns=pl.col("start_ns") + 1).with_row_index()
+def starting_inside(
+    rows: pl.DataFrame, windows: pl.DataFrame, *, start: str = "start_ns"
+) -> pl.DataFrame:
+    """Keep the rows (device_id, start_ns and others) that start in a window.
+
+    Args:
+        rows: the rows.
+        windows: device_id, start_ns, end_ns; disjoint on a device.
+        start: column of the start; where it is null, start_ns is.
+    """
+    at_start = (
+        rows.select("device_id", start_ns=pl.coalesce(start, "start_ns"))
+        .with_columns(end_ns=pl.col("start_ns") + 1)
+        .with_row_index()
+    )
     inside = intervals.intersect(at_start, windows, ["device_id"])["index"]
     return rows[inside]

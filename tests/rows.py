@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from gaptrace.read.link import link_calls, mark_captures
+from gaptrace.read.link import link_calls, mark_captures, unmark_what_ran
 from gaptrace.trace import API, DEVICES, EVENT_WAITS, GRAPH_EVENTS, NVTX, OPS, OVERHEAD, Meta, Trace
 
 PROCESS = 1000
@@ -121,10 +121,11 @@ def trace(
     """A trace of these rows, sorted, numbered and linked as a reader leaves them."""
     steps = pl.col("name").cast(pl.String).replace_strict(_CAPTURE_STEPS, default=0)
     calls = mark_captures(_frame(api, API, "call_id"), steps).select(API.names())
+    linked = link_calls(_frame(ops, OPS, "op_id").drop("call_id"), calls).select(OPS.names())
     return Trace(
         meta=Meta(path="t.sqlite", format="nsys-sqlite", granularity=granularity),
-        ops=link_calls(_frame(ops, OPS, "op_id").drop("call_id"), calls).select(OPS.names()),
-        api=calls,
+        ops=linked,
+        api=unmark_what_ran(calls, linked),
         nvtx=_frame(nvtx, NVTX),
         overhead=_frame(overhead, OVERHEAD),
         event_waits=_frame(event_waits, EVENT_WAITS, time="call_id"),

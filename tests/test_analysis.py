@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import call, nvtx, op, trace
+from rows import THREAD, call, nvtx, op, trace
 from test_gaps import calls_drawn, drawn_trace, launches_drawn, ops_drawn, overheads_drawn
 
 from gaptrace import gaps
@@ -49,6 +49,45 @@ def test_a_range_that_several_windows_cut_counts_once():
 
 def test_one_device():
     assert devices_of(analyze(TWO_STEPS, device_id=1), "busy_ns") == [(1, 5)]
+
+
+def test_ranges_and_steps_of_another_device_are_not_about_the_one_asked_for():
+    ops, api, ranges = [], [], []
+    for step in range(6):
+        for device, at in ((0, 1_000 * step), (1, 1_000 * step + 300)):
+            thread, number = THREAD + device, 2 * step + device + 1
+            api.append(call("cudaLaunchKernel", at + 10, at + 20, number, thread_id=thread))
+            ops.append(op(at + 30, at + 430, number, device_id=device, context_id=device + 1))
+            ranges.append(nvtx("step", at, at + 600, thread_id=thread))
+            if device:
+                ranges.append(nvtx("other", at, at + 600, thread_id=thread))
+    both = trace(ops, api, nvtx=ranges)
+    one, all_ = analyze(both, device_id=0), analyze(both)
+    here = pl.col("device_id") == 0
+
+    assert one.ranges.rows() == all_.ranges.filter(here).rows()
+    assert one.ranges.select("count", "span_ns", "busy_ns", "idle_ns").rows() == [
+        (6, 3600, 2400, 1200)
+    ]
+    assert one.step_summary.rows() == all_.step_summary.filter(here).rows()
+    narrowed = analyze(both, device_id=0, range_name="step")
+    assert devices_of(narrowed, "span_ns", "busy_ns") == [(0, 3600, 2400)]
+    with pytest.raises(
+        WindowError, match="nothing on the devices looked at belongs to NVTX range other; there"
+    ):
+        analyze(both, device_id=0, range_name="other")
+
+
+def test_ops_of_no_length_at_the_end_are_counted():
+    found = analyze(
+        trace(
+            [op(5, 10, 1), op(20, 20, 2)],
+            [call("cudaLaunchKernel", 1, 2, 1), call("cudaLaunchKernel", 12, 13, 2)],
+        )
+    )
+
+    assert devices_of(found, "op_count", "gap_count") == [(0, 2, 1)]
+    assert found.launches.height == 2
 
 
 def test_a_device_that_ran_nothing_is_an_error_that_lists_the_others():

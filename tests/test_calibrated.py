@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from rows import call, event_wait, graph, graph_event, node, nvtx, op, trace
 
 from gaptrace.analysis import analyze
+from gaptrace.calibrated import _warnings as warnings_of
+from gaptrace.calibrated import predicted
 from gaptrace.calibration import Calibration, Figure
 from gaptrace.calibration_match import best_match, differences
 from gaptrace.cost import makespan
@@ -25,6 +27,7 @@ from gaptrace.machine_costs import (
     slowdown,
 )
 from gaptrace.predict import advise
+from gaptrace.recommendation import Recommendation
 from gaptrace.record.calibrations import load
 from gaptrace.steps import find_steps
 from gaptrace.traced_step import traced_step
@@ -287,6 +290,63 @@ def test_a_calibration_without_tables_does_not_tell():
     found = analyze(six_hundred("graph"), calibration=bare).recommendation
 
     assert (found.verdict, found.cause) == ("needs_calibration", "calibration_incomplete")
+
+
+def test_a_calibration_that_does_not_say_what_a_cut_adds_does_not_tell():
+    bare = replace(H200, figures=tuple(e for e in H200.figures if e.name != "cut_gap_ns"))
+    found = analyze(six_hundred("graph"), calibration=bare).recommendation
+
+    assert (found.verdict, found.cause) == ("needs_calibration", "calibration_incomplete")
+
+
+def told(regime="replay", *, has_branches=False, more=()):
+    """What is told of a graph of 16 nodes that is built as in a regime."""
+    ops = [graph(i * 200 * US + 9 * US, i * 200 * US + 25 * US, i) for i in range(1, 6)]
+    api = [call("cudaGraphLaunch", i * 200 * US, i * 200 * US + 5 * US, i) for i in range(1, 6)]
+    rows, events = captured(16, 1, 2, -100_000)
+    recorded = trace(ops, [*api, *rows, *more], graph_events=events)
+    found = analyze(recorded)
+    step = traced_step(recorded, found.executions, find_steps_of(recorded))
+    step = replace(step, has_branches=has_branches)
+    everywhere = pl.DataFrame({"device_id": [0], "start_ns": [-(10**9)], "end_ns": [10**9]})
+    idle = found.pieces.with_columns(next_op_id=pl.lit(None, pl.Int64)).clear()
+    base = Recommendation("needs_calibration")
+    return predicted(base, recorded, step, H200, regime, idle, everywhere, ())
+
+
+def test_what_every_step_builds_is_not_paid_for_by_replays():
+    assert told("replay").break_even_replays > 0
+    assert told("update").break_even_replays is None
+    assert told("instantiate").break_even_replays is None
+
+
+def test_builds_as_recorded_cost_the_same_with_branches():
+    """The calibrated cost of branches is higher; what was recorded holds that already."""
+    builds = [
+        call(name, -50_000 + i * 10_000, -50_000 + i * 10_000 + 9_000)
+        for i, name in enumerate(("cudaGraphExecUpdate", "cudaGraphExecDestroy"))
+    ]
+    line, branches = (
+        {each.name: each.value for each in told("update", has_branches=has, more=builds).inputs}
+        for has in (False, True)
+    )
+
+    name = "host_one_graph_ns"
+    assert branches[name] == pytest.approx(line[name], rel=0.05)
+
+
+def test_a_gain_that_may_be_none_is_warned_of():
+    recorded = six_hundred("graph")
+    found = analyze(recorded)
+    step = traced_step(recorded, found.executions, find_steps_of(recorded))
+    costs = untraced(recorded, step, H200, "replay", found.windows).costs
+    advice = replace(advise(costs, [(100,) * 6]), gain_ns=10.0)
+
+    def codes(interval):
+        return [each.code for each in warnings_of(step, advice, costs, interval)]
+
+    assert codes((0, 20)) == codes((-5, 20)) == ["gain_unsure"]
+    assert codes((1, 20)) == []
 
 
 def test_a_calibration_without_recorders_corrects_nothing_and_says_so():

@@ -330,6 +330,18 @@ def test_the_json_by_the_letter():
                 {**to_object(calibration(figure("x", 1)))["figures"][0], "low": float("-inf")}
             ]
         },
+        *(
+            {"figures": [to_object(calibration(figure("x", 1)))["figures"][0] | more]}
+            for more in (
+                {"value": 3, "low": 1, "high": 2},
+                {"nodes": 0},
+                {"nodes": -5},
+                {"nodes": float("inf")},
+                {"nodes": 10**30},
+                {"runs": float("inf")},
+                {"value": 10**400},
+            )
+        ),
     ],
 )
 def test_damaged_json(damage):

@@ -180,3 +180,101 @@ def test_the_facts_of_a_recording_are_counted():
         "back_pressure_rows": 1,
         "back_pressure_ns": 5,
     }
+
+
+def test_work_lost_of_one_thread_is_not_taken_for_work_that_still_waited():
+    """Its last rows are missing while another thread's work goes on."""
+    api = launches(50) + [
+        call("cudaLaunchKernel", i * 10 + 1, i * 10 + 2, 100 + i, thread_id=77)
+        for i in range(1, 51)
+    ]
+    other_works = [*ops(50), op(17, 18, 101)]
+
+    with pytest.raises(NotRecordedError, match="of 48 of 100 single launches"):
+        check_coverage(trace(other_works, api))
+    # Where all ended together the work waited, of however many threads.
+    assert codes(trace([*ops(5), op(56, 58, 105)], api[:50] + api[54:60])) == []
+    assert codes(trace([op(17, 18, 101), *ops(5)], api[:50] + api[50:51])) == []
+    # Another device goes on by itself.
+    elsewhere = [each | {"device_id": 1} for each in ops(50)]
+    assert codes(trace([*elsewhere, op(17, 18, 101)], api)) == []
+
+
+def test_launches_of_two_threads_onto_one_queue_that_still_waited():
+    """As of PyTorch: forward from one thread, backward from another; nothing was called later."""
+    forward = launches(30)
+    backward = [each | {"thread_id": 77} for each in launches(30, first=31)]
+    rest = launches(30, first=61)
+
+    assert codes(trace(ops(45), [*forward, *backward, *rest])) == []
+    assert codes(trace(ops(60), [*forward, *backward, *rest])) == []
+    # The last of forward ran after the last of backward, which was launched again since.
+    again = [each | {"thread_id": 77} for each in launches(30, first=91)]
+    assert codes(trace(ops(70), [*forward, *backward, *rest, *again])) == []
+
+
+def test_a_launch_that_driver_and_runtime_both_tell_of_is_not_lost():
+    inner = [
+        each | {"name": "cuLaunchKernel", "end_ns": each["start_ns"] + 2} for each in launches(20)
+    ]
+
+    assert codes(trace(ops(20), [*launches(20), *inner])) == []
+
+
+def test_migrations_of_unified_memory_have_no_launch_to_miss():
+    moved = [
+        op(
+            i * 10,
+            i * 10 + 2,
+            kind="memcpy",
+            stream_id=None,
+            context_id=None,
+            is_unified_memory=True,
+        )
+        for i in range(1, 51)
+    ]
+    healthy = trace([*ops(50), *moved], launches(50))
+
+    assert codes(healthy) == []
+    assert recording_facts(healthy)["device_rows_without_launch"] == 0
+
+
+def test_work_of_graphs_that_does_not_say_its_graph_is_warned_of():
+    api = [call("cudaGraphLaunch", i * 10, i * 10 + 4, i) for i in range(1, 11)]
+
+    assert codes(trace(ops(10), api)) == ["graphs_not_named"]
+    assert codes(trace([*ops(9), graph(105, 109, 10)], api)) == []
+
+
+def test_what_ran_while_its_thread_captured_is_no_node():
+    api = [
+        call("cudaStreamBeginCapture", 0, 1),
+        *[call("cudaLaunchKernel", 2 + i, 3 + i, 900 + i) for i in range(5)],
+        call("cudaStreamEndCapture", 20, 21),
+        call("cudaGraphInstantiate", 22, 23),
+        *launches(50, first=5),
+    ]
+    events = [
+        graph_event(20, "graph", graph_id=1),
+        graph_event(22, "exec", graph_id=1, graph_exec_id=2),
+    ]
+    at_once = [op(4, 5, 900), op(5, 6, 901)]
+    found = trace([*at_once, *ops(50, first=5)], api, graph_events=events)
+
+    assert graph_nodes(found)["nodes"].to_list() == [3]
+    assert recording_facts(found)["launch_rows"] == 52
+
+
+def test_a_capture_that_ends_on_another_thread_ends():
+    relaxed = [
+        call("cudaStreamBeginCapture", 0, 1),
+        call("cudaLaunchKernel", 2, 3),
+        call("cudaStreamEndCapture", 4, 5, thread_id=77),
+    ]
+
+    assert codes(trace(ops(20), [*relaxed, *launches(20)])) == []
+    with pytest.raises(NotRecordedError, match="of 16 of 20 single launches"):
+        check_coverage(trace([*ops(3), *ops(1, first=20)], [*relaxed, *launches(20)]))
+    # Of a process that did not begin it, an end ends nothing.
+    foreign = [*relaxed[:2], relaxed[2] | {"process_id": PROCESS + 1}]
+    assert codes(trace([*ops(3), *ops(1, first=20)], [*foreign, *launches(20)])) == []

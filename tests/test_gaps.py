@@ -247,6 +247,39 @@ def test_after_the_last_op_its_thread_explains_the_rest():
     ]
 
 
+def test_after_the_last_op_nothing_is_known_once_a_launch_waits_whose_work_is_not_seen():
+    def after_the_last_op(*more):
+        ending = trace([op(0, 10, 1)], [call("cudaLaunchKernel", -6, -2, 1), *more])
+        edges = gaps.idle_pieces(ending, gaps.edge_gaps(ending))
+        return edges.filter(pl.col("start_ns") >= 10).select(
+            "start_ns", "end_ns", "cause", "detail"
+        )
+
+    unseen = call("cudaLaunchKernel", 14, 16, 2)
+    assert after_the_last_op(unseen, call("cudaMalloc", 16, 20)).rows() == [
+        (10, 14, "host_code", None),
+        (14, 20, "unrecorded", "unfinished"),
+    ]
+    queued = call("cudaLaunchKernel", 4, 6, 2)
+    assert after_the_last_op(queued, call("cudaMalloc", 16, 20)).rows() == [
+        (10, 20, "unrecorded", "unfinished")
+    ]
+    # Failed, or a copy, which may rightly have no work.
+    failed = call("cudaLaunchKernel", 14, 16, 2, return_code=1)
+    copy = call("cudaMemcpyAsync", 16, 20, 3)
+    assert "unrecorded" not in after_the_last_op(failed, copy)["cause"].to_list()
+
+
+def test_unified_memory_stands_in_no_stream_and_has_no_launch():
+    moved = op(20, 30, kind="memcpy", stream_id=None, context_id=None, is_unified_memory=True)
+    found = trace([op(0, 10, 1), moved, op(40, 50, 2)], [call("cudaLaunchKernel", 2, 6, 2)])
+
+    assert pieces_of(found) == [
+        (10, 20, "unrecorded", "migration"),
+        (30, 40, "device_queued", "between_ops"),
+    ]
+
+
 def test_causes_add_up_by_cause_and_detail():
     late = trace([op(0, 10), op(40, 50, 2)], [call("cudaLaunchKernel", 20, 35, 2)])
     pieces = gaps.idle_pieces(late, gaps.device_gaps(late))

@@ -1,8 +1,12 @@
 """The largest gaps, each with its surroundings."""
 
+from dataclasses import replace
+
+import polars as pl
 from rows import THREAD, call, nvtx, op, trace
 
 from gaptrace import gaps, ranges
+from gaptrace.analysis import analyze
 from gaptrace.largest_gaps import largest_gaps
 
 SMALL = trace(
@@ -52,6 +56,17 @@ def test_a_gap_names_ops_call_thread_range_and_its_main_cause():
         "thread_id": THREAD,
         "range": "step/layer",
     }
+
+
+def test_in_a_window_the_time_before_the_first_op_and_after_the_last_counts():
+    late = replace(SMALL, nvtx=pl.concat([SMALL.nvtx, trace(nvtx=[nvtx("all", 0, 1_000)]).nvtx]))
+    cut = analyze(late, from_ns=-9, to_ns=2_000).largest_gaps
+
+    assert cut["gap_ns"].to_list() == [490, 360, 90, 20, 9]
+    assert cut.select("start_ns", "cause", "cause_ns", "previous_op", "next_op").rows()[::4] == [
+        (510, "unrecorded", 490, "lost", None),
+        (-9, "device_queued", 8, None, "embed"),
+    ]
 
 
 def test_a_gap_whose_launch_is_not_recorded_says_so():

@@ -180,6 +180,17 @@ def test_a_recorded_way_has_a_size_only_if_its_graphs_are_equal(now, chunk):
     assert (found.graphs, found.chunk) == (len(now), chunk)
 
 
+def test_what_is_predicted_of_a_schedule_is_of_the_advised_one():
+    slow = costs(120, fixed=12_000, per_node=700, cut=1_000)
+    found = advise(slow, [(120,)])
+
+    assert found.verdict == "chunk"
+    assert found.predicted_ns["schedule"] == round(slow.step_ns(found.sizes))
+    single = advise(costs(20, fixed=100_000, per_node=50_000, node=50_000), [(20,)])
+    assert single.verdict == "do_not_graph"
+    assert "schedule" not in single.predicted_ns
+
+
 def test_alternatives_say_what_each_would_lose():
     found = advise(costs(1_000), [(100,) * 10])
     losses = {(each.name, each.graphs): each.loss_ns for each in found.alternatives}

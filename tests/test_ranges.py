@@ -48,6 +48,12 @@ def test_other_threads_and_domains_have_their_own_stack():
     assert paths_of(*rows) == [("step", 0), ("other thread", 0), ("other domain", 0)]
 
 
+def test_what_ends_after_the_range_around_it_is_not_inside_that():
+    assert paths_of(
+        nvtx("step", 0, 100), nvtx("late", 90, 105), nvtx("step", 100, 200), nvtx("in", 110, 200)
+    ) == [("step", 0), ("late", 0), ("step", 0), ("step/in", 1)]
+
+
 def test_start_end_ranges_may_cross_and_have_no_parents():
     rows = (nvtx("step", 0, 50), nvtx("io", 5, 80, kind="start_end"))
 
@@ -152,6 +158,22 @@ def test_a_start_end_range_counts_launches_of_all_threads_of_its_process():
     summary, _ = summed(rows)
 
     assert summary["launches"].to_list() == [2]
+
+
+def test_calls_of_no_length_and_of_one_instant_all_count():
+    found, _ = summed(
+        trace(
+            [op(20, 30, 1), op(40, 50, 2), op(60, 70, 3)],
+            [
+                call("cudaLaunchKernel", 5, 5, 1),
+                call("cudaLaunchKernel", 5, 8, 2, thread_id=77),
+                call("cudaLaunchKernel", 9, 10, 3),
+            ],
+            nvtx=[nvtx("all", 0, 80, kind="start_end"), nvtx("mine", 1, 80)],
+        )
+    )
+
+    assert found.select("path", "launches").rows() == [("all", 3), ("mine", 2)]
 
 
 def test_a_call_belongs_to_the_range_in_which_it_begins():

@@ -262,6 +262,20 @@ def test_a_range_that_ends_with_the_session_was_never_closed(load):
     ]
 
 
+def test_a_range_without_an_end_in_a_file_that_says_no_session_end_was_never_closed(load):
+    trace = load(nvtx=[push("open", 10, None), push("closed", 20, 99)], schema="2019")
+    assert rows(trace.nvtx, "name", "end_ns", "is_closed") == [
+        ("open", 10, False),
+        ("closed", 99, True),
+    ]
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf")])
+def test_an_infinite_payload_is_none(load, value):
+    trace = load(nvtx=[push("step", 0, 1) | {"doubleValue": value}])
+    assert trace.nvtx["payload"].to_list() == [None]
+
+
 def test_domains_are_named_and_belong_to_their_process(load):
     trace = load(
         nvtx=[
@@ -275,7 +289,8 @@ def test_domains_are_named_and_belong_to_their_process(load):
         ("default", None),
         ("mine", "gaptrace"),
         ("theirs", "NCCL"),
-        ("lost", None),
+        # Its name is not in the file; still it is a stack of its own.
+        ("lost", "domain 5"),
     ]
 
 

@@ -1,9 +1,12 @@
 """The first recommendation: what a trace alone can say, and what it must not."""
 
+from dataclasses import replace
+
 import pytest
 from rows import call, graph, graph_event, node, nvtx, op, trace
 
 from gaptrace.analysis import analyze
+from gaptrace.recommendation import Recommendation
 from gaptrace.render import verdicts
 
 US = 1000
@@ -194,6 +197,30 @@ def test_pauses_of_other_steps_are_not_gained_by_this_one():
 
     # The step that takes most time has a single pause of 5 us.
     assert (found.verdict, found.gain_ns) == ("merge", round(5 * US / 2.2))
+
+
+def test_nothing_is_merged_where_the_usual_step_is_one_graph():
+    ops, api, at, number = [], [], 0, 0
+    for graphs, length in [(10, 30 * US)] * 50 + [(1, 20_000 * US)] * 3:
+        free = at + 20 * US
+        for i in range(graphs):
+            number += 1
+            api.append(call("cudaGraphLaunch", at + i * US, at + i * US + 500, number))
+            ops.append(graph(free, free + length, number, graph_exec=graphs * 100 + i))
+            free += length + 5 * US
+        api.append(call("cudaStreamSynchronize", at + graphs * US, free - 4 * US))
+        at = free - 3 * US
+    found = recommended(ops, api)
+
+    assert (found.verdict, found.gain_ns) == ("no_difference_shown", None)
+
+
+def test_idle_time_without_graphs_is_not_said_to_be_before_graphs():
+    found = Recommendation("not_a_chunk_problem", cause="graph_build")
+
+    assert "most of the idle time is graph_build" in verdicts.verdict(found)
+    of_graphs = replace(found, regime="replay")
+    assert "most of the idle time before graphs is graph_build" in verdicts.verdict(of_graphs)
 
 
 @pytest.mark.parametrize(

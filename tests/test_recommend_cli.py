@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from gaptrace.cli import main
+from gaptrace.recommendation import Recommendation
 from gaptrace.record.calibration_json import to_object
 from gaptrace.record.calibrations import load
+from gaptrace.render.app_nodes import app_sizes
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 DEMO = str(SAMPLES / "demo_graph.sqlite")
@@ -142,6 +144,23 @@ def test_alternatives_are_given_in_the_applications_nodes_too(capsys):
 
     assert "chunks of 37 CUDA nodes = 74 app nodes, 1 first " in text
     assert "as recorded, chunks of 25 CUDA nodes = 50 app nodes " in text
+
+
+def test_unequal_sizes_in_the_applications_nodes_sum_to_all_of_them():
+    sizes = (9, 10, 12, 19, 45, 117, 339, 449)
+    found = Recommendation("chunk", nodes=1_000, chunk=64, schedule=sizes)
+
+    assert app_sizes(found, 300)["schedule"] == [3, 3, 3, 6, 13, 36, 101, 135]
+    # What is less than a node of the application is part of the next.
+    assert app_sizes(found, 20)["schedule"] == [1, 1, 2, 7, 9]
+
+
+def test_a_range_of_which_the_device_is_behind_has_the_graphs_launched_in_it(capsys):
+    arguments = ("recommend", DEMO, "--calibration", str(SAVED), "--range", "graph:10/step/replay")
+    found = json.loads(printed(capsys, *arguments, "--json"))
+
+    # Of eight graphs, of which the last ones run when the host has left the range.
+    assert (found["verdict"], found["nodes"]) == ("one_graph", 75)
 
 
 def test_without_a_size_there_is_nothing_to_convert(capsys):

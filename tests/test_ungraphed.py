@@ -456,3 +456,16 @@ def test_a_program_without_graphs_is_told_what_its_steps_gain(latency_ns, verdic
         (step.gain_ns, step.gain_interval_ns) if gain else (0, None)
     )
     assert found.predicted_ns == {"per_launch": 87_300, "one_graph": 43_000 + latency_ns}
+
+
+def test_what_keeps_kernels_from_being_weighed_is_told_apart():
+    def missing(recorded, given=None):
+        found = analyze(recorded, calibration=given or calibration()).recommendation
+        assert found.verdict == "needs_calibration"
+        return found.cause
+
+    of_one_size = [each for each in calibration().figures if each.nodes in (None, 1)]
+    bare = replace(calibration(), figures=tuple(of_one_size))
+    assert missing(program(*[TEN] * 5), bare) == "calibration_incomplete"
+    assert missing(program(*[TEN] * 3)) == "few_steps"
+    assert missing(program(TEN, TEN[::-1], marked=False)) == "steps"

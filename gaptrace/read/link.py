@@ -32,15 +32,17 @@ def link_calls(ops: pl.DataFrame, api: pl.DataFrame) -> pl.DataFrame:
 def mark_captures(api: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
     """Give every call made while its thread captured a stream the call_id that began the capture.
 
-    A begin that failed begins nothing. An end whose begin lies before the recording ends nothing of
-    it. A failed end does end its capture, which had been invalidated.
+    A begin that failed begins nothing. A failed end does end its capture, which had been
+    invalidated. Captures of the relaxed mode may end on another thread: an end without a begin on
+    its thread ends the captures that never end on theirs, or one from before the recording.
 
     Args:
         api: sorted by start, with thread_id, call_id and return_code.
         step: +1 for calls that begin a capture, -1 for those that end one, else 0.
 
     Returns:
-        api with capture_id: from the begin to the end call, both included; null outside.
+        api with capture_id: from the begin to the end call, both included, where both are of one
+        thread; null outside.
     """
     begins = (step == 1) & (pl.col("return_code").fill_null(0) == 0)
     if not api.select(begins.any()).item():
@@ -49,4 +51,44 @@ def mark_captures(api: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
     depth = (more - pl.min_horizontal(more.cum_min(), 0)).over("thread_id")
     before = depth.shift(1, fill_value=0).over("thread_id")
     latest = pl.when(begins).then("call_id").forward_fill().over("thread_id")
-    return api.with_columns(capture_id=pl.when((depth > 0) | (before > 0)).then(latest))
+    marked = api.with_columns(
+        capture_id=pl.when((depth > 0) | (before > 0)).then(latest),
+        _never_ends=(depth.last() > 0).over("thread_id"),
+        _ends_elsewhere=(step == -1) & (before <= 0),
+    )
+    ends = marked.filter("_ends_elsewhere").select("process_id", "call_id", _ended="call_id")
+    if ends.is_empty():
+        return marked.drop("_never_ends", "_ends_elsewhere")
+    open_ones = (
+        marked.filter("_never_ends").select("process_id", "capture_id").drop_nulls().unique()
+    )
+    ended = open_ones.sort("capture_id").join_asof(
+        ends.sort("call_id"),
+        left_on="capture_id",
+        right_on="call_id",
+        by="process_id",
+        strategy="forward",
+        check_sortedness=False,
+    )
+    is_over = pl.col("_never_ends") & (pl.col("call_id") > pl.col("_ended")).fill_null(False)
+    return (
+        marked.join(
+            ended.select("capture_id", "_ended"),
+            on="capture_id",
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(capture_id=pl.when(~is_over).then("capture_id"))
+        .drop("_never_ends", "_ends_elsewhere", "_ended")
+    )
+
+
+def unmark_what_ran(api: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """Take calls out of captures whose work the device did: their stream was not captured.
+
+    Args:
+        api: `trace.API`.
+        ops: with call_id.
+    """
+    ran = pl.col("call_id").is_in(ops["call_id"].drop_nulls().unique().implode())
+    return api.with_columns(capture_id=pl.when(~ran).then("capture_id"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from gaptrace.errors import NotRecordedError, TraceFormatError
+from gaptrace.read.link import unmark_what_ran
 from gaptrace.read.nsys_device import device_rows, middle_of_work, read_ops
 from gaptrace.read.nsys_gpus import read_gpus
 from gaptrace.read.nsys_host import (
@@ -49,6 +50,7 @@ def read_nsys(path: Path) -> Trace:
         api, of_api = read_api(export, strings, around)
         devices, places = read_gpus(export)
         ops, of_ops = read_ops(rows, strings, places, api, around)
+        api = unmark_what_ran(api, ops)
         if ops.is_empty():
             raise NotRecordedError(_nothing_recorded(export, api, of_ops))
         # Helper processes ask CUDA for a number of devices, and no more.

@@ -107,18 +107,27 @@ def read_nvtx(
         rows.with_columns(kind=kind)
         .filter(pl.col("kind").is_not_null())
         .join(domains, on=["process_id", "domain_id"], how="left")
+        # Domains are stacks of their own, also where the row that names one is missing.
+        .with_columns(
+            domain=pl.coalesce(
+                "domain",
+                pl.when(pl.col("domain_id") != 0).then(pl.format("domain {}", "domain_id")),
+            )
+        )
         .with_columns(
             is_closed=is_mark | ~open_at_end.fill_null(False),
             end_ns=pl.when(~is_mark).then(
-                pl.col("end_ns").fill_null(pl.lit(duration_ns, pl.Int64))
+                pl.coalesce("end_ns", pl.lit(duration_ns, pl.Int64), "start_ns")
             ),
             payload=pl.coalesce("int64", "uint64", "double", "int32", "uint32", "float").cast(
                 pl.Float64
             ),
+            # Until 2022 nothing says when the session ended, and with it a range that never was
+            # closed: of that only the begin is known.
             name=pl.col("name").fill_null("unnamed range"),
         )
-        # Until 2022 nothing says when the session ended, and with it a range that never was closed.
-        .filter(is_mark | pl.col("end_ns").is_not_null())
+        # JSON has no infinity, and no sequence of steps counts up to it.
+        .with_columns(payload=pl.when(pl.col("payload").is_finite()).then("payload"))
     )
     sound = pl.when(is_mark).then(is_near("start_ns", around)).otherwise(has_sound_times(around))
     rows, warnings = keep_sound(rows, sound, "NVTX ranges", "nothing is said of them")

@@ -26,9 +26,14 @@ def read_meta(export: ExportFile, granularity: Granularity | None) -> Meta:
         duration_ns=_duration(export),
         driver=machine.get("NvDriverVersion"),
         cuda=_cuda_version(machine.get("CudaDriverVersion")),
-        cpu=machine.get("CpuDescription"),
+        cpu=_known(machine.get("CpuDescription")),
         os=machine.get("OsDescription"),
     )
+
+
+def _known(text: str | None) -> str | None:
+    """A value that is not there may be written out, as `unknown`."""
+    return None if text is None or text.lower() in ("", "unknown") else text
 
 
 def capture_mode(export: ExportFile) -> str | None:

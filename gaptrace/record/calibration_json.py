@@ -9,6 +9,8 @@ from gaptrace.errors import CalibrationError
 
 SCHEMA = "gaptrace.calibration/1"
 
+#: More nodes than any graph can have.
+_MOST_NODES = 2**31
 _MACHINE = tuple(field.name for field in fields(Machine))
 
 
@@ -46,7 +48,7 @@ def from_object(content: Any, *, name: str) -> Calibration:
             recorders={each: _text(text) for each, text in dict(content["recorders"]).items()},
             figures=tuple(_figure(each) for each in content["figures"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise CalibrationError(
             f"{name} is damaged ({type(error).__name__}: {error}); make a new one with gaptrace "
             "calibrate"
@@ -55,9 +57,11 @@ def from_object(content: Any, *, name: str) -> Calibration:
 
 def _figure(content: Any) -> Figure:
     value, low, high = (float(content[each]) for each in ("value", "low", "high"))
-    if not (low <= high and all(map(math.isfinite, (value, low, high)))):
+    if not (low <= value <= high and all(map(math.isfinite, (low, high)))):
         raise ValueError(f"{content['name']} lies in no interval")
     nodes = content["nodes"]
+    if nodes is not None and not 1 <= nodes <= _MOST_NODES:
+        raise ValueError(f"{content['name']} is of {nodes} nodes")
     return Figure(
         _text(content["name"]),
         None if nodes is None else int(nodes),

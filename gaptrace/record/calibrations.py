@@ -115,7 +115,7 @@ def load(path: Path) -> Calibration:
         raise CalibrationError(
             f"cannot read {path}: {error.strerror}; name a file from gaptrace calibrate"
         ) from error
-    except ValueError as error:  # neither JSON nor, maybe, text
+    except (ValueError, RecursionError) as error:  # no JSON, maybe no text
         raise CalibrationError(
             f"{path} is not a calibration; make one with gaptrace calibrate"
         ) from error

@@ -1,5 +1,6 @@
 """Sizes in the nodes that an application counts, beside CUDA nodes."""
 
+from itertools import accumulate, pairwise
 from typing import Any
 
 from gaptrace.recommendation import Recommendation
@@ -19,10 +20,12 @@ def app_sizes(recommendation: Recommendation, app_nodes: int | None) -> dict[str
     def sizes(found: tuple[int, ...] | None) -> list[int] | None:
         return None if found is None else [converted(each, nodes, app_nodes) for each in found]
 
-    chunk = recommendation.chunk
+    chunk, schedule = recommendation.chunk, recommendation.schedule
+    # So that they sum to all: where each ends, not how long it is, is converted.
+    ends = [round(each * app_nodes / nodes) for each in accumulate(schedule or ())]
     return {
         "nodes": app_nodes,
         "chunk": None if chunk is None else converted(chunk, nodes, app_nodes),
         "plateau": sizes(recommendation.plateau),
-        "schedule": sizes(recommendation.schedule),
+        "schedule": None if schedule is None else [b - a for a, b in pairwise([0, *ends]) if b > a],
     }

@@ -75,12 +75,18 @@ def largest_gaps_section(analysis: Analysis, width: int) -> Section | None:
             *([str(row["device_id"])] if several else []),
             instant(row["start_ns"]),
             duration(row["gap_ns"]),
-            f"{row['detail'] or row['cause']} {share(row['cause_ns'], row['gap_ns'])}",
-            row["previous_op"],
-            row["next_op"],
+            f"{_most_of_gap(row)} {share(row['cause_ns'], row['gap_ns'])}",
+            row["previous_op"] or "-",
+            row["next_op"] or "-",
             row["range"] or "-",
         )
     return section("Largest gaps", rows)
+
+
+def _most_of_gap(row: dict[str, Any]) -> str:
+    """The call or phase, which tells its cause; else the cause."""
+    unknown = row["cause"] == "unrecorded"
+    return str(row["cause"] if unknown else row["detail"] or row["cause"])
 
 
 def ranges_section(analysis: Analysis, width: int) -> Section | None:

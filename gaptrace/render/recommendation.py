@@ -59,8 +59,10 @@ def _sizes(found: Recommendation, app_nodes: int | None) -> list[str]:
     if found.plateau and found.nodes and found.alternatives:
         lo, hi = found.plateau
         if lo < hi:
+            uneven = found.schedule is not None and not is_even(found.schedule)
+            good = "of equal chunks about as good as the best" if uneven else "about as good"
             lines.append(
-                f"about as good (within 0.5 %): chunks of {count(lo)} to {count(hi)} CUDA nodes, "
+                f"{good} (within 0.5 %): chunks of {count(lo)} to {count(hi)} CUDA nodes, "
                 f"of {count(found.nodes)}"
             )
     if found.verdict == "chunk" and found.closed_form:

@@ -6,8 +6,8 @@ from gaptrace.render.words import CAUSES
 from gaptrace.schedules import is_even
 
 
-def _most_of(cause: str) -> str:
-    return f"most of the idle time before graphs is {cause} ({CAUSES.get(cause, cause)})"
+def _most_of(cause: str, where: str = " before graphs") -> str:
+    return f"most of the idle time{where} is {cause} ({CAUSES.get(cause, cause)})"
 
 
 #: Why steps without graphs should stay so.
@@ -48,6 +48,10 @@ _MISSING = {
         "Not to be told from this trace: no step repeats in it. Mark the step with gaptrace.step "
         "and record again, or run gaptrace.tune on it."
     ),
+    "few_steps": (
+        "Not to be told from this trace: it holds too few steps that launch several kernels each. "
+        "Record more of them, or run gaptrace.tune on one."
+    ),
     "calibration_incomplete": (
         "Not to be told with this calibration: it lacks launch costs by number of nodes. Make a "
         "new one with gaptrace calibrate."
@@ -79,7 +83,9 @@ def verdict(recommendation: Recommendation) -> str:
         case "no_difference_shown":
             return _leave(recommendation)
         case "not_a_chunk_problem":
-            return f"Chunk size is not the problem: {_REASONS.get(cause) or _most_of(cause)}."
+            where = " before graphs" if recommendation.regime else ""
+            reason = _REASONS.get(cause) or _most_of(cause, where)
+            return f"Chunk size is not the problem: {reason}."
         case "needs_calibration":
             return _MISSING.get(cause, "This trace alone cannot tell.")
 
