@@ -148,6 +148,16 @@ OTHERS = {
         "a stream capture failed",
         "make no such call between beginning and end of the capture",
     ),
+    "copies": (
+        "the device is busy with copies most of the time, not with kernels",
+        "keep data on the device, copy less or smaller types, or copy on another stream while "
+        "kernels run; what is called busy here is not computing",
+    ),
+    "collectives": (
+        "kernels of collectives run alone, and may only wait for other ranks",
+        "compare the ranks: the one that is in them least is waited for; busy time and the "
+        "predictions for this device hold that waiting",
+    ),
     "copy_contention": (
         "tiny copies wait behind large copies in the same direction",
         "let the large copies run at another time or in smaller pieces, or hand the values over "

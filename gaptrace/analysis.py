@@ -1,7 +1,9 @@
 """One trace, analysed: every figure of a report, as frames, before anybody words or draws it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -24,6 +26,7 @@ from gaptrace.topics import with_topics
 from gaptrace.totals import over_details
 from gaptrace.trace import Trace, TraceWarning
 from gaptrace.windows import find_windows, starting_inside
+from gaptrace.work import busy_with
 
 
 @dataclass(frozen=True)
@@ -258,7 +261,8 @@ def _conclusions(
     use = graph_use(trace, shown.launches, shown.executions, windows, shown.tree)
     topics = with_topics(trace, shown.gaps, shown.pieces, use)
     delayed, waits = delayed_copies(trace, windows), exec_waits(trace, shown.executions)
-    findings = find(devices, topics, shown.launches, use, faults, delayed, waits)
+    busy = busy_with(trace, windows)
+    findings = find(devices, busy, topics, shown.launches, use, faults, delayed, waits)
     recommendation = recommend(
         trace,
         shown.executions,
@@ -270,7 +274,17 @@ def _conclusions(
         shown.steps,
         calibration,
     )
-    return findings, recommendation
+    waiting = [each.evidence for each in findings if each.code == "collectives"]
+    warnings = (*recommendation.warnings, *map(_of_collectives, waiting))
+    return findings, replace(recommendation, warnings=warnings)
+
+
+def _of_collectives(evidence: Mapping[str, Any]) -> TraceWarning:
+    return TraceWarning(
+        "collectives",
+        f"for {evidence['fraction']:.0%} of the time device {evidence['device_id']} runs nothing "
+        "but collectives, which may only wait for other ranks: figures of its steps hold that",
+    )
 
 
 def _only_device(trace: Trace, device_id: int | None) -> Trace:

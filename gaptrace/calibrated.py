@@ -12,6 +12,7 @@ from gaptrace.host_pace import slow_host
 from gaptrace.machine_costs import Level, build_ns
 from gaptrace.predict import Advice, StepCosts, advise, by_size, gain_interval
 from gaptrace.recommendation import (
+    NOISE_FRACTION,
     Recommendation,
     Regime,
     Schedules,
@@ -37,6 +38,14 @@ def known_from(base: Recommendation, trace: Trace, calibration: Calibration) -> 
         )
         for field, (own, other) in differences(calibration, trace).items()
     ]
+    if not trace.devices["name"].drop_nulls().len():
+        warnings.append(
+            TraceWarning(
+                "calibration_unsure",
+                "the trace does not name its GPU: whether the calibration is of such a one, of "
+                f"{calibration.machine.gpu}, is not known",
+            )
+        )
     return replace(base, calibration=known, warnings=(*base.warnings, *warnings))
 
 
@@ -204,7 +213,9 @@ def of_ungraphed(
         single: `single_launches`.
         steps: `steps.find_steps`; those that begin in the windows.
     """
-    if base.verdict != "needs_calibration":
+    first = single[0] if single else None
+    pays = first and first.gain_interval_ns[0] > NOISE_FRACTION * first.per_launch_ns
+    if base.verdict != "needs_calibration" and not (base.verdict == "do_not_graph" and pays):
         return replace(base, ungraphed=single or ())
     if single is None:
         return replace(base, cause="calibration_incomplete")

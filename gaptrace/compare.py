@@ -1,7 +1,7 @@
 """Two traces of one program, side by side: what changed, and whether the steps show it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -32,7 +32,7 @@ class Comparison:
             change_ns: as in totals, by the medians of steady steps; noise_ns: by how much medians
             of so many steps that spread so much may differ by chance (95 %), null below three
             steps. That runs differ from each other is not in it.
-        warnings: what else differs between the two.
+        warnings: what else differs between the two, and what limits the figures of each.
     """
 
     before: Analysis
@@ -55,10 +55,15 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
     _refuse_other_kind(before, after)
     pairs = _paired_devices(before, after)
     totals = _changes(_totals(before), _totals(after), pairs, ["device_id"])
+    steps = _steps(before, after, pairs)
     return Comparison(
-        before, after, totals, _ranges(before, after, pairs), _steps(before, after, pairs),
-        tuple(_differences(before, after)),
-    )  # fmt: skip
+        before,
+        after,
+        totals,
+        _ranges(before, after, pairs),
+        steps,
+        (*_differences(before, after), *_other_steps(steps), *_own_warnings(before, after)),
+    )
 
 
 def _refuse_other_kind(before: Analysis, after: Analysis) -> None:
@@ -104,6 +109,27 @@ def _differences(before: Analysis, after: Analysis) -> list[TraceWarning]:
         )
         for fact, (a, b) in facts.items()
         if a is not None and b is not None and a != b
+    ]
+
+
+def _other_steps(steps: pl.DataFrame) -> list[TraceWarning]:
+    """Steps of different names stand side by side where each trace has but one kind."""
+    pairs = steps.filter(pl.col("unit") != pl.col("after_unit")).select("unit", "after_unit")
+    return [
+        TraceWarning(
+            "other_steps",
+            f"the steps compared have different names, {before}, then {after}: that they do the "
+            "same is taken for granted; mark them with gaptrace.step to be sure",
+        )
+        for before, after in pairs.unique(maintain_order=True).rows()
+    ]
+
+
+def _own_warnings(before: Analysis, after: Analysis) -> list[TraceWarning]:
+    return [
+        replace(each, message=f"{which}: {each.message}")
+        for which, analysis in (("before", before), ("after", after))
+        for each in analysis.warnings
     ]
 
 

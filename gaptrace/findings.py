@@ -20,6 +20,8 @@ Evidence = dict[str, int | float | str]
 SHOW_FROM_FRACTION = 0.02
 _HIGH_FROM_FRACTION = 0.25
 _MEDIUM_FROM_FRACTION = 0.10
+#: Of busy time: copies alone are said from half of it on, collectives from a tenth. Own choice.
+_COPIES_FROM, _COLLECTIVES_FROM = 0.5, 0.1
 #: NVTX ranges named in one finding.
 _MOST_RANGES = 3
 
@@ -49,6 +51,7 @@ class Finding:
 
 def find(
     devices: pl.DataFrame,
+    busy: pl.DataFrame,
     idle: pl.DataFrame,
     launches: pl.DataFrame,
     use: GraphUse,
@@ -60,6 +63,7 @@ def find(
 
     Args:
         devices: `Analysis.devices`.
+        busy: `work.busy_with`.
         idle: idle pieces, as `topics.with_topics` returns them.
         launches: `launches.launches` inside the window.
         use: `graph_use.graph_use`.
@@ -72,6 +76,7 @@ def find(
         *_failed_launches(faults),
         *_failed_captures(faults, launches),
         *topics,
+        *_no_kernels(busy, devices),
         *_contention(delayed, devices),
         *_exec_waits(waits, devices),
         *_unused_execs(faults, devices),
@@ -195,6 +200,28 @@ def _failed_captures(faults: GraphFaults, launches: pl.DataFrame) -> list[Findin
         )
         for name, code, captures in causes.rows()
     ]
+
+
+def _no_kernels(busy: pl.DataFrame, devices: pl.DataFrame) -> list[Finding]:
+    """Busy time that is mostly copies, or kernels that may only wait for other ranks."""
+    found = []
+    for row in busy.join(devices.select("device_id", "span_ns", "busy_ns"), on="device_id").rows(
+        named=True
+    ):
+        for code, name, share in (
+            ("copies", "copy_ns", _COPIES_FROM),
+            ("collectives", "collective_ns", _COLLECTIVES_FROM),
+        ):
+            fraction = row[name] / row["span_ns"] if row["span_ns"] else 0.0
+            if fraction >= SHOW_FROM_FRACTION and row[name] >= share * row["busy_ns"]:
+                evidence: Evidence = {
+                    "device_id": row["device_id"],
+                    name: row[name],
+                    "kernel_ns": row["kernel_ns"],
+                    "fraction": fraction,
+                }
+                found.append(_other(code, _severity(fraction), evidence))
+    return found
 
 
 def _contention(delayed: pl.DataFrame, devices: pl.DataFrame) -> list[Finding]:

@@ -9,6 +9,7 @@ left to the program) and prints the chatter of nsys 2023.4.4. Its "report" is a 
 - `option`: it does not know an option, exit status 1
 - `silent`: it ends without a report or a word
 - `export`: the export fails half way
+- `full`: the disk is full, and the export without tables; exit status 0 (as seen)
 - `slow`: the export takes a minute
 - `agent`: it loses its agent, which stays behind, the first time or with `agents` every time
 - `closes`: the program does not get the descriptors that nsys does not know (never seen)
@@ -18,9 +19,11 @@ left to the program) and prints the chatter of nsys 2023.4.4. Its "report" is a 
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 VERSION = os.environ.get("FAKE_NSYS_VERSION", "2023.4.4.54")
@@ -74,6 +77,11 @@ def export(arguments: list[str]) -> int:
         time.sleep(60 if FAILS == "slow" else 0)
         print("\nExportation error: No space left on device.", file=sys.stderr)
         return 1
+    if FAILS == "full":
+        with closing(sqlite3.connect(target)) as made:
+            made.execute("CREATE TABLE META (name)")
+        print("\ndatabase or disk is full.", file=sys.stderr)
+        return 0
     shutil.copyfile(os.environ["FAKE_NSYS_EXPORT"], target)
     print("\rProcessing 90 events: [====100%]", file=sys.stderr)
     return 0

@@ -193,6 +193,14 @@ def test_traces_of_different_granularity_are_not_to_be_compared(capsys):
     assert not any(line.startswith("total ") for line in out.splitlines())
 
 
+def test_what_limits_one_of_several_traces_is_told_below_the_table(tmp_path, capsys):
+    cut = export(tmp_path / "cut.sqlite", kernels=[kernel(10, 20), kernel(30, 40)])
+    assert main(["analyze", DEMO, str(cut)]) == 0
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert "warning: cut.sqlite: 2 of 2 device rows (100.0%) have no launch row" in out
+
+
 def test_a_bad_trace_does_not_lose_the_others(small, tmp_path, capsys):
     bad = tmp_path / "bad.sqlite"
     bad.write_text("nothing")

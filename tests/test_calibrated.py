@@ -901,3 +901,17 @@ def test_calibrations_are_what_the_tests_take_them_for():
     assert isinstance(H200, Calibration)
     assert H200.machine.os == "Linux"
     assert np.isfinite([each.value for each in H200.figures]).all()
+
+
+def test_a_trace_that_does_not_name_its_gpu_is_warned_of():
+    recorded = six_hundred("graph")
+    nameless = replace(
+        recorded, devices=recorded.devices.with_columns(name=pl.lit(None, pl.String))
+    )
+
+    def codes(given):
+        warnings = analyze(given, calibration=H200).recommendation.warnings
+        return [each.code for each in warnings if "calibration" in each.code]
+
+    assert codes(nameless) == ["calibration_unsure"]
+    assert codes(recorded) == ["calibration_differs"]

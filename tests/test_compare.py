@@ -159,6 +159,31 @@ def printed(before, after):
     return " ".join(comparison(compare(before, after), width=100, color=False).split())
 
 
+def test_steps_of_other_names_and_what_limits_either_trace_are_warned_of():
+    other = steps(45, 20, 21, 19, 20, 22, name="token")
+    unlinked = trace([op(0, 10), op(20, 30, 1)], [call("cudaLaunchKernel", 11, 12, 1)])
+    whole = trace([op(0, 10, 1)], [call("cudaLaunchKernel", -2, -1, 1)])
+    found = compare(SLOW, other).warnings
+
+    assert [each.code for each in found] == ["other_steps"]
+    assert "different names, step, then token: " in found[0].message
+    assert compare(SLOW, FAST).warnings == ()
+    (limited,) = compare(analyze(unlinked), analyze(whole)).warnings
+    assert limited.message.startswith("before: 1 of 2 device rows (50.0%) have no launch row")
+
+
+def test_files_of_one_name_are_told_apart(capsys, tmp_path):
+    paths = [tmp_path / run / "graph.sqlite" for run in ("first", "second")]
+    for path in paths:
+        path.parent.mkdir()
+        path.symlink_to(GRAPH)
+
+    assert main(["compare", *map(str, paths)]) == 0
+    assert "before: first/graph.sqlite, after: second/graph.sqlite" in capsys.readouterr().out
+    assert main(["analyze", *map(str, paths)]) == 0
+    assert "second/graph.sqlite" in capsys.readouterr().out
+
+
 def test_the_text_says_whether_the_change_is_more_than_chance():
     assert "Steps are 10.0 us shorter, give or take 3.93 us" in printed(SLOW, FAST)
     assert "Steps are 10.0 us longer" in printed(FAST, SLOW)

@@ -255,3 +255,31 @@ def test_code_between_the_calls_of_a_capture_counts_with_them():
     assert found.evidence["idle_ns"] == 150 * us
     assert (found.evidence["largest"], found.evidence["largest_ns"]) == ("capture", 100 * us)
     assert "the largest part capture with the host code inside it (100 us)" in words.figures(found)
+
+
+@pytest.mark.parametrize(("copied", "said"), [(500, True), (499, False)])
+def test_a_device_that_mostly_copies_is_told_of(copied, said):
+    ops = [op(0, 1_000 - copied, 1), op(1_000 - copied, 1_000, 2, kind="memcpy")]
+    api = [call("cudaLaunchKernel", -9, -8, 1), call("cudaMemcpyAsync", -7, -6, 2)]
+    found = findings_of(trace(ops, api)).get("copies")
+
+    assert (found is not None) == said
+    if found:
+        assert found.severity == "high"
+        assert found.evidence == {
+            "device_id": 0,
+            "copy_ns": 500,
+            "kernel_ns": 500,
+            "fraction": 0.5,
+        }
+
+
+@pytest.mark.parametrize(("waited", "said"), [(100, True), (99, False)])
+def test_collectives_that_run_alone_are_told_of_and_warned_of(waited, said):
+    ops = [op(0, 1_000 - waited, 1), op(1_000 - waited, 1_000, 2, name="ncclDevKernel_Broadcast")]
+    api = [call("cudaLaunchKernel", -9, -8, 1), call("cudaLaunchKernel", -7, -6, 2)]
+    found = analyze(trace(ops, api))
+    warned = [each.message for each in found.recommendation.warnings if each.code == "collectives"]
+
+    assert ("collectives" in {each.code for each in found.findings}) == said
+    assert [each.startswith("for 10% of the time device 0") for each in warned] == [True] * said

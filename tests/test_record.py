@@ -427,6 +427,15 @@ def test_a_failed_export_leaves_nothing(fake, report, monkeypatch):
     assert names(report.parent) == ["run.nsys-rep"]
 
 
+def test_an_export_that_holds_nothing_is_not_kept(fake, report, monkeypatch):
+    monkeypatch.setenv("FAKE_NSYS", "full")
+    with pytest.raises(
+        RecorderError, match=r"no whole export .*said: database or disk is full; make room"
+    ):
+        export(report)
+    assert names(report.parent) == ["run.nsys-rep"]
+
+
 def test_an_interrupted_export_leaves_nothing(fake, report, monkeypatch):
     monkeypatch.setenv("FAKE_NSYS", "slow")
 

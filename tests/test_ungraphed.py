@@ -469,3 +469,19 @@ def test_what_keeps_kernels_from_being_weighed_is_told_apart():
     assert missing(program(*[TEN] * 5), bare) == "calibration_incomplete"
     assert missing(program(*[TEN] * 3)) == "few_steps"
     assert missing(program(TEN, TEN[::-1], marked=False)) == "steps"
+
+
+@pytest.mark.parametrize(
+    ("kernel_gap_ns", "verdict"), [(3_000, "one_graph"), (500, "do_not_graph")]
+)
+def test_steps_that_gain_on_a_busy_device_are_advised_to_be_graphs(kernel_gap_ns, verdict):
+    """The device hardly waits in the trace; without the recorder a graph has shorter gaps."""
+    busy = program(*[TEN * 6] * 5, kernel_us=100, interval_us=1)
+    known = calibration(kernel_gap_ns=(kernel_gap_ns,) * 3)
+    found = analyze(busy, calibration=known).recommendation
+
+    assert analyze(busy).recommendation.verdict == "do_not_graph"
+    assert (found.verdict, found.gain_ns > 0) == (verdict, verdict == "one_graph")
+    assert (found.ungraphed[0].gain_interval_ns[0] > 0.005 * found.ungraphed[0].per_launch_ns) == (
+        verdict == "one_graph"
+    )

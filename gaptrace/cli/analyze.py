@@ -78,12 +78,13 @@ def _several(
 ) -> int:
     """Analyse one after the other; one that fails does not lose the others."""
     from gaptrace.cli.terminal import color, width
+    from gaptrace.render.file_names import told_apart
     from gaptrace.render.several import overview, overview_object
 
     done, failed = [], []
-    for path in traces:
+    for path, name in zip(traces, told_apart(traces), strict=True):
         try:
-            done.append((path.name, analyzed(path)))
+            done.append((name, analyzed(path)))
         except GaptraceError as error:
             failed.append(one_line(error))
     if as_json:

@@ -7,15 +7,13 @@ from pathlib import Path
 import click
 
 from gaptrace.cli.calibrations import calibration_option
+from gaptrace.cli.options import window_options
 
 
 @click.command()
 @click.argument("trace", type=click.Path(path_type=Path, readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-@click.option("--device", "device_id", type=int, metavar="N", help="Only this physical GPU.")
-@click.option(
-    "--range", "range_name", metavar="NAME", help="Only NVTX ranges of this name or path."
-)
+@window_options
 @calibration_option
 @click.option(
     "--app-nodes",
@@ -29,6 +27,8 @@ def command(
     as_json: bool,
     device_id: int | None,
     range_name: str | None,
+    from_ns: int | None,
+    to_ns: int | None,
     calibration_file: Path | None,
     app_nodes: int | None,
 ) -> None:
@@ -46,6 +46,8 @@ def command(
         read,
         device_id=device_id,
         range_name=range_name,
+        from_ns=from_ns,
+        to_ns=to_ns,
         calibration=calibration_for(read, calibration_file),
     )
     if as_json:

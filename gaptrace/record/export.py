@@ -116,8 +116,9 @@ def _make(report: Path, target: Path, checksum: int, nsys: Nsys, progress: Progr
     draft = target.with_name(f".{target.stem}.{os.getpid()}.sqlite")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _run(export_command(report, draft, nsys), report, nsys, progress)
+        said = _run(export_command(report, draft, nsys), report, nsys, progress)
         _stamp(draft, checksum, nsys)
+        _check(draft, target, nsys, said)
         draft.rename(target)
     except OSError as error:
         raise RecorderError(f"cannot write the export {target}: {error}") from error
@@ -125,7 +126,8 @@ def _make(report: Path, target: Path, checksum: int, nsys: Nsys, progress: Progr
         draft.unlink(missing_ok=True)
 
 
-def _run(command: list[str], report: Path, nsys: Nsys, progress: Progress | None) -> None:
+def _run(command: list[str], report: Path, nsys: Nsys, progress: Progress | None) -> str:
+    """Return the end of what it said."""
     said = ""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -143,7 +145,28 @@ def _run(command: list[str], report: Path, nsys: Nsys, progress: Progress | None
     if process.returncode != 0:
         lines = [line.strip() for line in re.split(r"[\r\n]", said)]
         reason = next((line for line in reversed(lines) if "rror" in line), "it did not say why")
-        raise TraceFormatError(f"{report}: nsys {nsys.version} cannot export it: {reason}")
+        raise TraceFormatError(
+            f"{report}: nsys {nsys.version} cannot export it: {reason.rstrip('.')}; check that it "
+            "is whole, and that this nsys is not older than the one that recorded it"
+        )
+    return said
+
+
+def _check(draft: Path, target: Path, nsys: Nsys, said: str) -> None:
+    """Make sure that the export holds tables: on a full disk nsys ends as if it had made one."""
+    connection = sqlite3.connect(draft)
+    try:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE name = 'StringIds'")
+        if found.fetchone() is not None:
+            return
+    finally:
+        connection.close()
+    lines = [line.strip() for line in re.split(r"[\r\n]", said) if line.strip()]
+    reason = next((line for line in reversed(lines) if re.search("rror|full", line)), "no reason")
+    raise RecorderError(
+        f"nsys {nsys.version} left no whole export {target}, and said: {reason.rstrip('.')}; make "
+        "room on that disk and try again"
+    )
 
 
 def _stamp(path: Path, checksum: int, nsys: Nsys) -> None:

@@ -1,7 +1,6 @@
 """A comparison of two traces as text and as JSON."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -11,6 +10,7 @@ from rich.text import Text
 from gaptrace import __version__
 from gaptrace.compare import Comparison
 from gaptrace.render import words
+from gaptrace.render.file_names import told_apart
 from gaptrace.render.page import MOST_ROWS, Section, printed, section, table
 from gaptrace.render.units import change, count, duration, share
 
@@ -50,8 +50,8 @@ def sections(compared: Comparison) -> list[Section]:
 
 
 def names(compared: Comparison) -> tuple[str, str]:
-    """Return the names of the two files."""
-    before, after = (Path(a.trace.meta.path).name for a in (compared.before, compared.after))
+    """Return the names of the two files, told apart."""
+    before, after = told_apart([each.trace.meta.path for each in (compared.before, compared.after)])
     return before, after
 
 

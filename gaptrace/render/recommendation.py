@@ -95,6 +95,8 @@ def _gain(found: Recommendation) -> list[str]:
     if found.gain_ns is None or found.gain_interval_ns is None:
         return []
     low, high = found.gain_interval_ns
+    if found.gain_ns == 0 and high <= 0:
+        return ["with inputs at either end of their intervals no other size is faster"]
     if found.gain_ns == 0:
         return [
             "with inputs at whichever end of their intervals favours it, another size would save "

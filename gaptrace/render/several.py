@@ -51,6 +51,11 @@ def overview(
         )
     else:
         _add_total(rows, over_devices([analysis.devices for _, analysis in analyses]))
+    notes += [
+        f"warning: {name}: {each.message}"
+        for name, analysis in analyses
+        for each in analysis.warnings
+    ]
     if failed:
         missing = "is" if failed == 1 else "are"
         notes.append(f"{failed} of {len(analyses) + failed} traces {missing} not in this table")

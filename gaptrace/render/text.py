@@ -65,7 +65,7 @@ def recommendation_text(
 def head(analysis: Analysis) -> Group:
     """Return what was recorded, where and how, and what limits the figures."""
     meta = analysis.trace.meta
-    gpus = " + ".join(dict.fromkeys(name or "GPU" for name in analysis.devices["name"]))
+    gpus = " + ".join(dict.fromkeys(name or "unnamed GPU" for name in analysis.devices["name"]))
     product = "CUPTI" if meta.format == "gaptrace-cupti" else "Nsight Systems"
     recorder = f"{product} {meta.product_version or 'before 2022'}"
     machine = [

@@ -180,6 +180,8 @@ def gain_cap(recommendation: Recommendation) -> str | None:
     found = recommendation
     if found.regime is None or found.gain_cap_ns is None:
         return None
+    if found.verdict == "one_graph" and not found.gain_ns:
+        return None
     cap = duration(found.gain_cap_ns)
     if found.verdict == "merge" and not found.schedule:
         return (

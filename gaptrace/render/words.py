@@ -88,6 +88,8 @@ _FIGURES = {
     "graph_build:updated": _BUILT,
     "launch_failed": "{call} returned error {return_code}, calls: {calls}",
     "capture_failed": "{call} returned error {return_code}, captures lost: {captures}",
+    "copies": "{copy_ns} ({fraction} of the span) of copies alone, kernels {kernel_ns}",
+    "collectives": "{collective_ns} ({fraction} of the span), all kernels {kernel_ns}",
     "copy_contention": "{delayed_ns} ({fraction} of the span) in {copies} copies, {direction}",
     "exec_waits_for_itself": "{waited_ns} ({fraction} of the span) in {executions} executions of "
     "{execs} execs",

@@ -82,6 +82,8 @@ def figure(*, height: int, title: str | None = None, **layout: object) -> go.Fig
             "yref": "container", "y": 1 - above / (height + above), "yanchor": "top",
         },
         hoverlabel={"align": "left", "namelength": -1},
+        # Else a dark box, which plotly takes for the contrast of a page that it cannot see.
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": _INK, "activecolor": _INK},
         **layout,
     )  # fmt: skip
     drawn.update_xaxes(_AXIS)

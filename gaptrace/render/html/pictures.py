@@ -58,8 +58,9 @@ def overview(prepared: Prepared, coarseness: int) -> list[Picture]:
         "What the devices and the host do over time. The band of a device says of each moment "
         "what share of it was busy, and idle for which cause; exact sums at any length of trace. "
         "Below, blocks that are not full height stand for many short ones, as thick as the share "
-        "of time that they cover. CUDA calls have the colour of the cause that they are while "
-        "the device waits for them. Drag to zoom, double-click to reset.",
+        "of time that they cover. Kernels and graphs are grey, copies and sets brown; CUDA calls "
+        "have the colour of the cause that they are while the device waits for them. Drag to "
+        "zoom, double-click to reset.",
     )
     return [whole, *_steps(prepared, coarseness)]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from gaptrace.analysis import Analysis
 from gaptrace.calibration import Calibration
 from gaptrace.prepared import Prepared, prepare
+from gaptrace.render import verdicts
 from gaptrace.render.html import pictures
 from gaptrace.render.html.blocks import blocks
 from gaptrace.render.html.page import Data, Part, page
@@ -82,7 +83,7 @@ def _parts(
 
 
 def _tiles(analysis: Analysis) -> list[dict[str, str]]:
-    """The figures of each device that people look for first."""
+    """The figures of each device that people look for first, and the advice."""
     several = analysis.devices.height > 1
     tiles = []
     for device in analysis.devices.to_dicts():
@@ -108,4 +109,13 @@ def _tiles(analysis: Analysis) -> list[dict[str, str]]:
                     " idle",
                 }
             )
+    found = analysis.recommendation
+    tiles.append(
+        {
+            "term": "",
+            "name": "recommendation",
+            "value": found.verdict,
+            "more": verdicts.verdict(found),
+        }
+    )
     return tiles
