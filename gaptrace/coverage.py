@@ -50,30 +50,26 @@ def _calls_that_submit(trace: Trace) -> pl.DataFrame:
         & pl.col("capture_id").is_null()
         & (pl.col("return_code").fill_null(0) == 0)
     )
-    beside = pl.col("call_id").is_in(calls_beside(trace.api)["call_id"].implode())
+    calls = trace.api.filter(submits).select(
+        "call_id", "process_id", "thread_id", "kind", "correlation_id"
+    )
+    served = pl.col("call_id").is_in(trace.ops["call_id"].drop_nulls().implode())
+    without = calls.filter(~served)
+    # The runtime's call and the driver's inside it may both be there, with one correlation.
+    twins = without.join(trace.ops, on=["process_id", "correlation_id"], how="semi")["call_id"]
+    beside = calls_beside(trace.api)["call_id"]
     still_waiting = (pl.col("call_id") > pl.col("_served")) & (
         (pl.col("call_id") > pl.col("_last_call")) | (pl.col("_ran_until") >= pl.col("_last_begin"))
     )
+    trailing = without.join(_last_work(trace), on="thread_id").filter(still_waiting)["call_id"]
+    has_ops = served | pl.col("call_id").is_in(twins.implode())
     return (
-        trace.api.filter(submits)
-        .select(
-            "call_id",
-            "process_id",
-            "thread_id",
-            "kind",
-            "correlation_id",
-            has_ops=pl.col("call_id").is_in(trace.ops["call_id"].drop_nulls().implode()),
-        )
-        # The runtime's call and the driver's inside it may both be there, with one correlation.
+        calls.filter(has_ops | ~pl.col("call_id").is_in(beside.implode()))
         .with_columns(
-            has_ops=pl.when(pl.col("correlation_id").is_not_null())
-            .then(pl.col("has_ops").any().over("process_id", "correlation_id"))
-            .otherwise("has_ops")
+            has_ops=has_ops,
+            is_trailing=~has_ops & pl.col("call_id").is_in(trailing.implode()),
         )
-        .filter(pl.col("has_ops") | ~beside)
-        .join(_last_work(trace), on="thread_id", how="left", maintain_order="left")
-        .with_columns(is_trailing=still_waiting.fill_null(False))
-        .select("call_id", "process_id", "thread_id", "kind", "has_ops", "is_trailing")
+        .drop("correlation_id")
     )
 
 

@@ -102,6 +102,8 @@ def _launched_inside(
     calls = launches.select(
         key, "device_id", "call_kind", start_ns="call_start_ns", end_ns=pl.col("call_start_ns") + 1
     )
+    if ranges.is_empty():
+        calls = calls.clear()
     instants = calls.select(key, "start_ns", "end_ns").unique()
     return (
         intervals.intersect(ranges, instants, [key])
