@@ -131,7 +131,7 @@ def _silent_processes(calls: pl.DataFrame) -> list[TraceWarning]:
     return [
         TraceWarning(
             "process_without_device_rows",
-            f"process {process // 2**24 % 2**24} launched {count} times but has no device rows: "
+            f"process {process // 2**24 % 2**24} launched {count:,} times but has no device rows: "
             "the idle time of the GPU that it used is overstated",
         )
         for process, count in by_process.rows()
@@ -146,7 +146,7 @@ def _lost_work(trace: Trace, calls: pl.DataFrame) -> list[TraceWarning]:
         fraction = lost / of_kind.height if of_kind.height else 0.0
         if fraction > REFUSE_ABOVE_FRACTION:
             raise NotRecordedError(
-                f"{trace.meta.path}: the device work of {lost} of {of_kind.height} {what} "
+                f"{trace.meta.path}: the device work of {lost:,} of {of_kind.height:,} {what} "
                 f"({fraction:.0%}) is not in this trace and would read as idle; record again, "
                 "shorter or with larger buffers"
             )
@@ -154,7 +154,7 @@ def _lost_work(trace: Trace, calls: pl.DataFrame) -> list[TraceWarning]:
             warnings.append(
                 TraceWarning(
                     "lost_device_work",
-                    f"the device work of {lost} of {of_kind.height} {what} ({fraction:.1%}) is "
+                    f"the device work of {lost:,} of {of_kind.height:,} {what} ({fraction:.1%}) is "
                     "not in this trace; idle time is overstated by as much as it lasted",
                 )
             )
@@ -169,7 +169,7 @@ def _ops_without_launch(trace: Trace) -> list[TraceWarning]:
     return [
         TraceWarning(
             "ops_without_launch",
-            f"{missing} of {ops} device rows ({fraction:.1%}) have no launch row: "
+            f"{missing:,} of {ops:,} device rows ({fraction:.1%}) have no launch row: "
             "recording began after their launch, or the file was cut; idle time before them has "
             "the cause unrecorded",
         )
@@ -205,7 +205,7 @@ def _early_ops(trace: Trace) -> list[TraceWarning]:
     return [
         TraceWarning(
             "op_before_launch",
-            f"{early.height} device rows start before their launch call: host and device clocks "
+            f"{early.height:,} device rows start before their launch call: host and device clocks "
             "disagree, and causes next to them are shifted by as much",
         )
     ]

@@ -4,7 +4,7 @@ Rules only; a healthy trace gets none.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import polars as pl
 
@@ -13,6 +13,7 @@ from gaptrace.graph_faults import GraphFaults
 from gaptrace.graph_use import GraphUse
 
 Severity = Literal["high", "medium", "low"]
+_SEVERITIES = get_args(Severity)
 Evidence = dict[str, int | float | str]
 
 #: A topic is worth a finding when it holds at least this share of a device's window. Below it, even
@@ -59,7 +60,7 @@ def find(
     delayed: pl.DataFrame,
     waits: pl.DataFrame,
 ) -> tuple[Finding, ...]:
-    """Return findings: failures, then what costs time, largest first, then suspicions.
+    """Return findings: failures, then what costs time, gravest first, then suspicions.
 
     Args:
         devices: `Analysis.devices`.
@@ -72,6 +73,8 @@ def find(
         waits: `exec_waits.exec_waits`.
     """
     topics = [_of_topic(row, launches, use) for row in _large_topics(idle, devices)]
+    # Of several devices one may have idled less, and yet for more of its own time.
+    topics.sort(key=lambda each: _SEVERITIES.index(each.severity))
     return (
         *_failed_launches(faults),
         *_failed_captures(faults, launches),

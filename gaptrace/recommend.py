@@ -244,7 +244,8 @@ def _regime(rebuilds: pl.DataFrame) -> Regime:
         int(rebuilds[name].sum()) for name in ("launches", "instantiated", "updated")
     )
     often = PER_LAUNCH * max(launches, 1)
-    if instantiated >= often:
+    # Who builds once replays, however few times.
+    if instantiated >= max(often, 2):
         return "instantiate"
     return "update" if updated >= often else "replay"
 

@@ -1,5 +1,7 @@
 """The time an analysis is about: of each device the whole trace, or the part that was asked for."""
 
+from difflib import get_close_matches
+
 import polars as pl
 
 from gaptrace import intervals
@@ -102,6 +104,9 @@ def named_ranges(trace: Trace, ranges: pl.DataFrame, name: str) -> pl.DataFrame:
         else:
             problem = f"no NVTX range is named {name}; "
         there_are = f"there are: {listed}" if known else "it holds no NVTX ranges"
+        alike = get_close_matches(name, known[8:], 1, 0.8)
+        if alike:
+            there_are = f"there is {alike[0]}, and {listed}"
         raise WindowError(f"{trace.meta.path}: {problem}{there_are}")
     return named
 

@@ -73,6 +73,26 @@ def test_each_device_has_its_own_findings_and_launches():
     assert found == [(0, 2), (1, 3)]
 
 
+def test_findings_of_several_devices_come_gravest_first():
+    long = waiting(5_000, span_ns=200_000)
+    short = waiting(3_000, span_ns=8_000, device_id=1)
+    moved = [
+        each | {"correlation_id": each["correlation_id"] + 10}
+        for each in short.ops.drop("op_id", "call_id").to_dicts()
+    ]
+    calls = [
+        each | {"correlation_id": (each["correlation_id"] or 90) + 10, "thread_id": 77}
+        for each in short.api.drop("call_id", "capture_id").to_dicts()
+    ]
+    both = trace(
+        [*long.ops.drop("op_id", "call_id").to_dicts(), *moved],
+        [*long.api.drop("call_id", "capture_id").to_dicts(), *calls],
+    )
+    found = [(each.severity, each.evidence["device_id"]) for each in analyze(both).findings]
+
+    assert found == [("high", 1), ("low", 0)]
+
+
 @pytest.mark.parametrize(
     ("updates", "code"), [(1, "graph_build:updated"), (2, "graph_build:node_by_node")]
 )

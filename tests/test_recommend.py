@@ -363,6 +363,15 @@ def test_builds_at_every_launch_are_the_regime(call_name, regime):
     assert found.gain_cap_ns == 4 * 720 * US
 
 
+def test_a_graph_that_is_built_once_is_replayed_however_few_times():
+    ops, api = rebuilt(6, 50)
+    launches = [each for each in api if each["kind"] == "graph_launch"]
+
+    twice = recommended(ops[:2], [*api[:4], *launches[:2]], with_nodes=False)
+    assert twice.regime == "replay"
+    assert recommended(ops, api, with_nodes=False).regime == "instantiate"
+
+
 def test_what_an_update_at_every_launch_costs_by_size_is_not_in_the_trace():
     # As with graphs built once, launches hardly show: 3 us of 2 ms. The 20 us of updates may.
     every = [("cudaGraphExecUpdate", 20)]

@@ -35,6 +35,16 @@ def test_a_name_is_never_a_part_of_a_name_nor_a_pattern():
             named_ranges(NESTED, range_tree(NESTED.nvtx), name)
 
 
+def test_a_name_that_is_like_one_of_many_is_told():
+    names = [f"range {number}" for number in range(9)] + ["aten::linear"]
+    many = trace([op(0, 10, 1)], nvtx=[nvtx(each, i, i + 1) for i, each in enumerate(names)])
+
+    with pytest.raises(
+        WindowError, match=r"named aten::linearr; there is aten::linear, and range 0"
+    ):
+        named_ranges(many, range_tree(many.nvtx), "aten::linearr")
+
+
 def test_a_trace_without_ranges_says_so():
     bare = trace([op(0, 10, 1)])
     with pytest.raises(WindowError, match=r"is named step; it holds no NVTX ranges$"):
