@@ -116,19 +116,31 @@ def _shared(group: Group, numbers: pl.Series, window: tuple[int, int]) -> detail
 
 
 def _numbers(prepared: Prepared, window: tuple[int, int]) -> pl.DataFrame:
-    """thread_id, thread: of the threads with most rows in a window, most first.
+    """thread_id, thread, process: of the threads with most rows in a window, most first.
 
     Ids of recorders are long. Instead threads are numbered from 1 on in the order of their rows in
     the whole trace, so that one has the same number in every window; null if there is but one.
+    Processes have the numbers that their streams have; null where none or one has streams.
     """
     of_all = _busiest(each.keys.with_columns(len=_lengths(each)) for each in _of_threads(prepared))
     numbers = of_all.with_row_index("thread", offset=1)
     if numbers.height == 1:
         numbers = numbers.with_columns(thread=pl.lit(None, pl.UInt32))
     shown = _busiest(_counted(each, window) for each in _of_threads(prepared))
-    return shown.head(_MOST_THREADS).join(
-        numbers, on="thread_id", how="left", maintain_order="left"
+    processes = _process_numbers(prepared.streams)
+    if processes.height == 1:
+        processes = processes.clear()
+    return (
+        shown.head(_MOST_THREADS)
+        .join(numbers.select("thread_id", "thread"), on="thread_id", how="left")
+        .join(processes, on="process_id", how="left", maintain_order="left")
     )
+
+
+def _process_numbers(streams: Group) -> pl.DataFrame:
+    """process_id, process: numbers from 1 on of those that have streams."""
+    every = streams.keys.select(pl.col("process_id").unique().sort())
+    return every.with_row_index("process", offset=1)
 
 
 def _of_threads(prepared: Prepared) -> tuple[Group, Group]:
@@ -140,14 +152,14 @@ def _lengths(group: Group) -> pl.Series:
 
 
 def _busiest(counted: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """thread_id: those with most rows first."""
+    """thread_id, process_id: those with most rows first."""
     return (
-        pl.concat([each.select("thread_id", "len") for each in counted])
-        .drop_nulls()
+        pl.concat([each.select("thread_id", "process_id", "len") for each in counted])
+        .drop_nulls("thread_id")
         .group_by("thread_id")
-        .agg(pl.col("len").sum())
+        .agg(pl.col("process_id").first(), pl.col("len").sum())
         .sort("len", "thread_id", descending=[True, False])
-        .select("thread_id")
+        .select("thread_id", "process_id")
     )
 
 
@@ -158,8 +170,7 @@ def _streams(streams: Group, window: tuple[int, int]) -> list[_Lane]:
         "len", *STREAM, descending=[True, *(False for _ in STREAM)]
     )
     own = of_streams.head(_MOST_STREAMS)
-    every = streams.keys.select(pl.col("process_id").unique().sort())
-    processes = every.with_row_index("process", offset=1)
+    processes = _process_numbers(streams)
     several = {name: own[name].n_unique() > 1 for name in ("device_id", "process_id")}
     # Streams are unique only within a context: two that share a number are told apart by it.
     alike = own.select("device_id", "process_id", "stream_id").is_duplicated().any()
@@ -207,29 +218,35 @@ def _executions(executions: Group, window: tuple[int, int]) -> list[_Lane]:
 
 def _calls(calls: Group, threads: pl.DataFrame, window: tuple[int, int]) -> list[_Lane]:
     """CUDA calls with the cause that each counts as while the device waits for it."""
-    shown = _counted(calls, window).join(threads, on="thread_id", maintain_order="left")
+    shown = _counted(calls, window).join(
+        threads.drop("process_id"), on="thread_id", maintain_order="left"
+    )
     return [
         _Lane(
             "call",
             2,
-            _label("CUDA calls", thread),
+            _label("CUDA calls", process, thread),
             calls.spans[number],
         )
-        for number, thread in shown.select("spans", "thread").rows()
+        for number, process, thread in shown.select("spans", "process", "thread").rows()
     ]
 
 
 def _ranges(ranges: Group, threads: pl.DataFrame, window: tuple[int, int]) -> list[_Lane]:
-    shown = _counted(ranges, window).join(threads, on="thread_id", maintain_order="left")
+    shown = _counted(ranges, window).join(
+        threads.drop("process_id"), on="thread_id", maintain_order="left"
+    )
     nested = shown.filter(~pl.col("is_crossing") & (pl.col("depth") < _MOST_DEPTH))
     lanes = [
         _Lane(
             "range",
             3,
-            _label("NVTX", thread) + (f", depth {depth + 1}" if depth else ""),
+            _label("NVTX", process, thread) + (f", depth {depth + 1}" if depth else ""),
             ranges.spans[number],
         )
-        for number, thread, depth in nested.select("spans", "thread", "depth").rows()
+        for number, process, thread, depth in nested.select(
+            "spans", "process", "thread", "depth"
+        ).rows()
     ]
     # Ranges that cross each other share a lane, whoever opened them.
     crossing = _counted(ranges, window).filter("is_crossing")["spans"]
@@ -238,8 +255,14 @@ def _ranges(ranges: Group, threads: pl.DataFrame, window: tuple[int, int]) -> li
     return lanes
 
 
-def _label(name: str, thread: int | None) -> str:
-    return name if thread is None else f"thread {thread} {name}"
+def _label(name: str, process: int | None, thread: int | None) -> str:
+    if thread is None:
+        return name
+    return (
+        f"thread {thread} {name}"
+        if process is None
+        else f"process {process} thread {thread} {name}"
+    )
 
 
 def _described_ops(seen: pl.DataFrame, prepared: Prepared) -> pl.DataFrame:

@@ -40,8 +40,10 @@ class Prepared:
         states: device_id, cause, and what the pieces of that cause cover.
         streams: ops by `STREAM` and is_unified_memory; kinds: numbers of `trace.OP_KINDS`.
         executions: graph executions by device_id, in node granularity, where ops are single nodes.
-        calls: CUDA calls by thread_id; kinds: the cause that each counts as while a device waits.
-        ranges: rows of `tree` by thread_id, is_crossing: start/end ranges, depth: null for those.
+        calls: CUDA calls by process_id and thread_id; kinds: the cause that each counts as while a
+            device waits.
+        ranges: rows of `tree` by process_id, thread_id, is_crossing: start/end ranges, depth: null
+            for those.
         graph_executions: the frame of `executions`.
         tree: `ranges.range_tree`.
         named_calls: `launches.calls_by_id`.
@@ -85,14 +87,14 @@ def prepare(analysis: Analysis) -> Prepared:
         executions=_grouped(
             executions if trace.meta.granularity == "node" else executions.clear(), ["device_id"]
         ),
-        calls=_grouped(trace.api, ["thread_id"], _cause_of_call()),
+        calls=_grouped(trace.api, ["process_id", "thread_id"], _cause_of_call()),
         ranges=_grouped(
             tree.with_columns(
                 is_crossing=crossing,
                 # Ranges that cross each other share a lane.
                 depth=pl.when(~crossing).then("depth"),
             ),
-            ["thread_id", "is_crossing", "depth"],
+            ["process_id", "thread_id", "is_crossing", "depth"],
         ),
         graph_executions=executions,
         tree=tree,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_traces import REAL
-from rows import call, graph, node, nvtx, op, trace
+from rows import PROCESS, call, graph, node, nvtx, op, trace
 
 from gaptrace.analysis import analyze
 from gaptrace.errors import GaptraceError, WindowError
@@ -288,6 +288,23 @@ def test_a_thread_has_the_same_number_in_every_window():
     later = {"thread 1 CUDA calls": 1, "thread 2 CUDA calls": 9}
     assert calls_by_lane(view(prepared, 60_800, 160_000)) == later
     assert calls_by_lane(view(prepared, 70_000, 160_000)) == {"thread 2 CUDA calls": 9}
+
+
+def test_threads_of_several_processes_say_of_which_by_the_numbers_of_their_streams():
+    ops, api = by_threads(range(0, 50_000, 5_000), range(0, 60_000, 5_000), [31_000])
+    owner = {2001: PROCESS + 1, 2002: PROCESS, 2003: PROCESS + 2}
+    for row, did in zip(api, ops, strict=True):
+        row["process_id"] = did["process_id"] = owner[row["thread_id"]]
+    # The third launched, and no op of it was recorded; too little to be refused.
+    labels = view(analyze(trace(ops[:-1], api))).lanes["label"].to_list()
+
+    assert labels == [
+        "process 1 stream 7",
+        "process 2 stream 7",
+        "process 1 thread 1 CUDA calls",
+        "process 2 thread 2 CUDA calls",
+        "thread 3 CUDA calls",
+    ]
 
 
 def test_ranges_that_cross_are_drawn_whoever_opened_them():
