@@ -54,6 +54,12 @@ _AVOIDABLE = (
 #: node: JBjoernskov/Twin4Build#134 has 8 GiB in one exec of 360 unrolled steps.
 _MANY_NODES = 10_000
 
+_NO_STEPS = TraceWarning(
+    "no_steps",
+    "no step repeats in this trace, so a calibration alone does not tell either: mark the step "
+    "with gaptrace.step, too",
+)
+
 
 def recommend(
     trace: Trace,
@@ -85,7 +91,8 @@ def recommend(
     if executions.is_empty():
         base = _without_graphs(idle, span_ns)
         if calibration is None:
-            return base
+            is_asked = base.cause == "graph_launch_cost" and steps.frame.is_empty()
+            return replace(base, warnings=(_NO_STEPS,)) if is_asked else base
         return of_ungraphed(known_from(base, trace, calibration), found, steps)
     waiting = _idle_before_graphs(trace, gaps, idle)
     step = largest_step(trace, executions)

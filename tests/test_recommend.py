@@ -396,6 +396,10 @@ def test_without_graphs_and_with_a_waiting_device_the_cost_of_a_graph_is_missing
     found = analyze(trace(ops, api)).recommendation
 
     assert (found.verdict, found.cause) == ("needs_calibration", "graph_launch_cost")
+    assert [each.code for each in found.warnings] == ["no_steps"]
+    marks = [nvtx("step", i * 50_000, i * 50_000 + 50_000) for i in range(10)]
+    marked = analyze(trace(ops, api, nvtx=marks)).recommendation
+    assert (marked.cause, marked.warnings) == ("graph_launch_cost", ())
 
 
 @pytest.mark.parametrize(
