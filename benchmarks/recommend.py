@@ -475,9 +475,8 @@ def figures(record):
 
 
 def summary(record):
-    found, uniforms = figures(record), record["measured_ns"].keys() - {"growing", "again"}
+    found, halves = figures(record), over_best_of_other_half(record["runs_ns"])
     over = found["over"]
-    halves = over_best_of_other_half({name: record["runs_ns"][name] for name in uniforms})
     half_k = f"{over['512']:.1%}" if "512" in over else "-"
     columns = (
         *(str(record["nodes"]), record["node"], record["regime"], str(record["recommended"])),
@@ -510,8 +509,9 @@ def over_best_of_other_half(runs):
     The least of many medians is low by luck as well. So half of the runs say which size is best,
     and the others how long that takes; then the other way round.
     """
+    uniforms = runs.keys() - {"growing", "again"}
     halves = [
-        {name: statistics.median(each[first::2]) for name, each in runs.items()} for first in (0, 1)
+        {name: statistics.median(runs[name][first::2]) for name in uniforms} for first in (0, 1)
     ]
     over = []
     for judge, timed in (halves, halves[::-1]):

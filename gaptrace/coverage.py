@@ -80,7 +80,7 @@ def _last_work(trace: Trace) -> pl.DataFrame:
         thread_id; _served: its last call with work; _ran_until: end of its work; _last_call,
         _last_begin: of the process, the last call with work on these devices and the last begin.
     """
-    ops = trace.ops.join(trace.api.select("call_id", "thread_id"), on="call_id", how="inner")
+    ops = _ops_of_threads(trace)
     on_devices = ops.group_by("process_id", "device_id").agg(
         _last_call=pl.col("call_id").max(), _last_begin=pl.col("start_ns").max()
     )
@@ -97,6 +97,10 @@ def _last_work(trace: Trace) -> pl.DataFrame:
     )
 
 
+def _ops_of_threads(trace: Trace) -> pl.DataFrame:
+    return trace.ops.join(trace.api.select("call_id", "thread_id"), on="call_id", how="inner")
+
+
 def unfinished(trace: Trace) -> pl.DataFrame:
     """Return since when each device had work to do that recording no longer saw.
 
@@ -105,7 +109,7 @@ def unfinished(trace: Trace) -> pl.DataFrame:
         ended. Of devices without such there is no row.
     """
     waiting = _calls_that_submit(trace).filter(~pl.col("has_ops") & pl.col("is_trailing"))
-    uses = trace.ops.join(trace.api.select("call_id", "thread_id"), on="call_id", how="inner")
+    uses = _ops_of_threads(trace)
     return (
         waiting.join(trace.api.select("call_id", "start_ns"), on="call_id")
         .join(uses.select("thread_id", "device_id").unique(), on="thread_id")

@@ -465,7 +465,17 @@ def test_a_folder_is_no_calibration(tmp_path):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"schema": "other"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b'{"schema": "other"}',
+        pytest.param(b"[" * 100_000, id="deep"),
+    ],
+)
 def test_a_file_that_is_no_calibration(tmp_path, content):
     path = tmp_path / "c.json"
     path.write_bytes(content)

@@ -915,3 +915,25 @@ def test_a_trace_that_does_not_name_its_gpu_is_warned_of():
 
     assert codes(nameless) == ["calibration_unsure"]
     assert codes(recorded) == ["calibration_differs"]
+
+
+def test_a_row_of_new_graphs_without_a_wait_is_no_step():
+    """Built anew at every launch, and launched in time: nothing tells where a step begins."""
+    ops, api, events = [], [], []
+    for number in range(1, 13):
+        rows, made = captured(10, number, 100 + number, number * 5_000)
+        api += [*rows, call("cudaGraphInstantiate", number * 5_000 + 2_015, number * 5_000 + 2_030)]
+        api.append(call("cudaGraphLaunch", number * 5_000 + 2_100, number * 5_000 + 2_200, number))
+        start = number * 120 * US - 112 * US
+        ops.append(graph(start, start + 100 * US, number, graph_exec=100 + number))
+        events += made
+    recorded = trace(ops, api, graph_events=events)
+    found = analyze(recorded, calibration=H200)
+    step = traced_step(recorded, found.executions, found.steps)
+
+    assert (step.repeats, len(step.sizes)) == (1, 12)
+    assert found.recommendation.regime == "instantiate"
+    assert (found.recommendation.verdict, found.recommendation.cause) == (
+        "needs_calibration",
+        "steps",
+    )

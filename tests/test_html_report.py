@@ -16,7 +16,7 @@ from gaptrace.analysis import analyze
 from gaptrace.cli import main
 from gaptrace.read import read
 from gaptrace.record.calibrations import load
-from gaptrace.render import html
+from gaptrace.render import html, verdicts
 from gaptrace.render.html import page as page_module
 from gaptrace.render.html import report as report_module
 from gaptrace.render.html.blocks import Grid, Paragraph, Run, blocks
@@ -323,3 +323,11 @@ def test_a_step_timed_without_a_recorder_is_drawn_with_its_prediction():
         assert by_itself in ({"measured"}, {"measured under a recorder"})
         assert "predicted" in predicted
         assert "measured" not in predicted
+
+
+def test_the_advice_is_said_first():
+    analysis = analyze(read(next(each for each in SAMPLES if each.name == "demo_graph.sqlite")))
+    text = " ".join(Page(html.html_report(analysis)).text)
+    advice = " ".join(verdicts.verdict(analysis.recommendation).split())
+
+    assert advice in " ".join(text.split("Timeline", 2)[1].split())

@@ -296,6 +296,8 @@ def test_facts_about_a_gpu(load):
 
 def test_facts_about_the_machine(load):
     facts = [("NvDriverVersion", "580.1"), ("CudaDriverVersion", "13020"), ("OsDescription", "L")]
+    # So a processor is written that the recorder does not know.
+    facts.append(("CpuDescription", "unknown"))
     trace = load(
         environment=[{"devStateName": "x", "name": name, "value": value} for name, value in facts]
     )

@@ -181,10 +181,10 @@ def test_what_merging_gains_is_told_per_step():
     assert found.gain_ns == round(19 * 23 * US / 2.2)
 
 
-def test_pauses_of_other_steps_are_not_gained_by_this_one():
+def queued(steps):
+    """Steps of so many graphs of that length, all launched at once, 5 us apart; then a wait."""
     ops, api, at, number = [], [], 0, 0
-    # Ten short graphs at once, fifty times; and two long ones, three times.
-    for graphs, length in [(10, 30 * US)] * 50 + [(2, 10_000 * US)] * 3:
+    for graphs, length in steps:
         free = at + 20 * US
         for i in range(graphs):
             number += 1
@@ -193,24 +193,19 @@ def test_pauses_of_other_steps_are_not_gained_by_this_one():
             free += length + 5 * US
         api.append(call("cudaStreamSynchronize", at + graphs * US, free - 4 * US))
         at = free - 3 * US
-    found = recommended(ops, api)
+    return ops, api
+
+
+def test_pauses_of_other_steps_are_not_gained_by_this_one():
+    # Ten short graphs at once, fifty times; and two long ones, three times.
+    found = recommended(*queued([(10, 30 * US)] * 50 + [(2, 10_000 * US)] * 3))
 
     # The step that takes most time has a single pause of 5 us.
     assert (found.verdict, found.gain_ns) == ("merge", round(5 * US / 2.2))
 
 
 def test_nothing_is_merged_where_the_usual_step_is_one_graph():
-    ops, api, at, number = [], [], 0, 0
-    for graphs, length in [(10, 30 * US)] * 50 + [(1, 20_000 * US)] * 3:
-        free = at + 20 * US
-        for i in range(graphs):
-            number += 1
-            api.append(call("cudaGraphLaunch", at + i * US, at + i * US + 500, number))
-            ops.append(graph(free, free + length, number, graph_exec=graphs * 100 + i))
-            free += length + 5 * US
-        api.append(call("cudaStreamSynchronize", at + graphs * US, free - 4 * US))
-        at = free - 3 * US
-    found = recommended(ops, api)
+    found = recommended(*queued([(10, 30 * US)] * 50 + [(1, 20_000 * US)] * 3))
 
     assert (found.verdict, found.gain_ns) == ("no_difference_shown", None)
 

@@ -237,3 +237,13 @@ def test_the_object_holds_what_the_verdict_rests_on(capsys):
     assert shares["1000"] == pytest.approx(alone_ns + build_ns / 1_000, abs=2)
     assert found["calibration"]["gpu"] == "NVIDIA H200"
     assert found["app_nodes"] is None
+
+
+def test_a_window_narrows_the_advice(capsys):
+    def cap_ns(*window):
+        options = ("--calibration", str(SAVED), "--json", *window)
+        return json.loads(printed(capsys, "recommend", DEMO, *options))["gain_cap_ns"]
+
+    begin, end = ("--from", "1642ms"), ("--to", "1643ms")
+    assert 0 < cap_ns(*begin, *end) < min(cap_ns(*begin), cap_ns(*end))
+    assert max(cap_ns(*begin), cap_ns(*end)) < cap_ns()

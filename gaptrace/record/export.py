@@ -117,8 +117,7 @@ def _make(report: Path, target: Path, checksum: int, nsys: Nsys, progress: Progr
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         said = _run(export_command(report, draft, nsys), report, nsys, progress)
-        _stamp(draft, checksum, nsys)
-        _check(draft, target, nsys, said)
+        _stamp(draft, checksum, nsys, said)
         draft.rename(target)
     except OSError as error:
         raise RecorderError(f"cannot write the export {target}: {error}") from error
@@ -143,38 +142,35 @@ def _run(command: list[str], report: Path, nsys: Nsys, progress: Progress | None
             process.kill()
             raise
     if process.returncode != 0:
-        lines = [line.strip() for line in re.split(r"[\r\n]", said)]
-        reason = next((line for line in reversed(lines) if "rror" in line), "it did not say why")
         raise TraceFormatError(
-            f"{report}: nsys {nsys.version} cannot export it: {reason.rstrip('.')}; check that it "
-            "is whole, and that this nsys is not older than the one that recorded it"
+            f"{report}: nsys {nsys.version} cannot export it: {_reason(said)}; check that it is "
+            "whole, and that this nsys is not older than the one that recorded it"
         )
     return said
 
 
-def _check(draft: Path, target: Path, nsys: Nsys, said: str) -> None:
-    """Make sure that the export holds tables: on a full disk nsys ends as if it had made one."""
-    connection = sqlite3.connect(draft)
-    try:
-        found = connection.execute("SELECT name FROM sqlite_master WHERE name = 'StringIds'")
-        if found.fetchone() is not None:
-            return
-    finally:
-        connection.close()
-    lines = [line.strip() for line in re.split(r"[\r\n]", said) if line.strip()]
-    reason = next((line for line in reversed(lines) if re.search("rror|full", line)), "no reason")
-    raise RecorderError(
-        f"nsys {nsys.version} left no whole export {target}, and said: {reason.rstrip('.')}; make "
-        "room on that disk and try again"
-    )
+def _reason(said: str) -> str:
+    """Return the last line by which nsys says what went wrong."""
+    lines = [line.strip() for line in re.split(r"[\r\n]", said)]
+    told = (line for line in reversed(lines) if re.search("rror|full", line))
+    return next(told, "it did not say why").rstrip(".")
 
 
-def _stamp(path: Path, checksum: int, nsys: Nsys) -> None:
+def _stamp(path: Path, checksum: int, nsys: Nsys, said: str) -> None:
+    """Mark an export as made from a report, once it is seen to hold tables.
+
+    On a full disk nsys 2023.4 says so and ends as if it had made one.
+    """
     if not path.is_file():
         raise RecorderError(f"nsys {nsys.version} said that it exported, but left no {path}")
     signed = checksum - 2**32 if checksum >> 31 else checksum
     connection = sqlite3.connect(path)
     try:
+        if not connection.execute("PRAGMA table_info(StringIds)").fetchone():
+            raise RecorderError(
+                f"nsys {nsys.version} left an export without tables, and said: {_reason(said)}; "
+                "make room on that disk and try again"
+            )
         connection.execute(f"PRAGMA application_id = {signed}")
         connection.execute(f"PRAGMA user_version = {_as_integer(nsys.number)}")
     except sqlite3.DatabaseError as error:
