@@ -19,6 +19,12 @@ def _no_calibration_of_this_machine(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / "no-data"))
 
 
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch):
+    """Reports are as wide as for a file, whatever the shell or pytest-xdist says."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def installed(monkeypatch):
     """Say which packages there are, for who looks for CUPTI."""
