@@ -235,13 +235,32 @@ def test_an_importer_that_lacks_a_library_is_named_with_it(fake, tmp_path, monke
         record_program(tmp_path, "pass", fake)
 
 
-def test_an_importer_that_has_its_libraries_is_named(fake, tmp_path, monkeypatch):
+def test_an_importer_that_fails_twice_is_named_and_what_it_said_is_kept(
+    fake, tmp_path, monkeypatch
+):
     monkeypatch.setenv("FAKE_NSYS", "importer")
     importer = tmp_path / "nsight" / "host-linux-x64" / "QdstrmImporter"
     importer.parent.mkdir()
-    shutil.copy("/bin/true", importer)
-    with pytest.raises(RecorderError, match=rf"run {importer} on that file to see why"):
+    shutil.copy("/bin/echo", importer)
+    log = tmp_path / "graph.nsys.log"
+    expected = rf"left only .*graph.qdstrm, twice; .* is in {log}, and {importer} can be run on"
+    with pytest.raises(RecorderError, match=expected):
         record_program(tmp_path, "pass", fake)
+    assert "Importer error status" in log.read_text()
+    assert f"--input-file {tmp_path}/graph.qdstrm" in log.read_text()
+    assert (tmp_path / "graph.qdstrm").exists()
+
+
+def test_the_status_is_kept_where_nsys_lost_it_with_its_importer(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_NSYS", "importer")
+    importer = tmp_path / "nsight" / "host-linux-x64" / "QdstrmImporter"
+    importer.parent.mkdir()
+    importer.write_text('#!/bin/sh\ncp "$2" "$4"\n')
+    importer.chmod(0o755)
+    recording = record_program(tmp_path, "import sys; sys.exit(7)", fake)
+    assert recording.status == 7
+    assert recording.report.read_text() == "fake recording"
+    assert not (tmp_path / "graph.qdstrm").exists()
 
 
 def test_a_lost_agent_is_ended_and_the_recording_tried_again(fake, tmp_path):
@@ -620,17 +639,47 @@ def test_a_real_importer_that_lacks_a_library(tmp_path):
         record_program(tmp_path, "pass", copy)
 
 
+@pytest.mark.nsys
+@pytest.mark.parametrize("status", [0, 7])
+def test_a_real_importer_that_fails_once_is_run_again(tmp_path, status):
+    nsys = real_nsys()
+    importer = find_importer(nsys)
+    if importer is None or missing_libraries(importer):
+        pytest.skip("needs an nsys with a working importer to hinder")
+    folder = tmp_path / "hindered"
+    hindered = linked(nsys, importer, folder)
+    hindered.unlink()
+    hindered.write_text(
+        f"#!/bin/sh\n[ -e {folder}/tried ] || {{ touch {folder}/tried; exit 1; }}\n"
+        f'exec {importer} "$@"\n'
+    )
+    hindered.chmod(0o755)
+    copy = Nsys(folder / nsys.path.resolve().parent.name / "nsys", nsys.version)
+    program = f"import nvtx, sys; nvtx.push_range('a'); nvtx.pop_range(); sys.exit({status})"
+    recording = record_program(tmp_path, program, copy)
+    assert (folder / "tried").exists()
+    assert recording.status == status
+    assert ("a", None) in nvtx_rows(export(recording.report, nsys=copy))
+    assert not (tmp_path / "graph.qdstrm").exists()
+
+
 def break_importer(nsys: Nsys, importer: Path, folder: Path) -> Path:
     """Link an installation, with nsys and its importer as copies and one library left out."""
     needed = subprocess.run(["ldd", str(importer)], capture_output=True, text=True, check=True)
     own = [line.split()[0] for line in needed.stdout.splitlines() if str(importer.parent) in line]
-    left_out = next(name for name in own if name.startswith("libboost_"))
+    broken = linked(nsys, importer, folder)
+    next(broken.parent / name for name in own if name.startswith("libboost_")).unlink()
+    return broken
+
+
+def linked(nsys: Nsys, importer: Path, folder: Path) -> Path:
+    """Link an installation, with nsys and its importer as copies, and return the latter."""
     for part in (nsys.path.resolve().parent, importer.parent):
         (folder / part.name).mkdir(parents=True)
         for path in part.iterdir():
             if path.name in ("nsys", "QdstrmImporter"):
                 shutil.copy(path, folder / part.name)
-            elif path.name != left_out:
+            else:
                 (folder / part.name / path.name).symlink_to(path)
     return folder / importer.parent.name / "QdstrmImporter"
 

@@ -94,7 +94,9 @@ def record(
 
     Ctrl-C reaches the program but not nsys, which would stop at once and lose the device work that
     is still in its buffers (seen with 2025.3: all of a short run); so it ends as the program does,
-    and what was recorded is kept. A SIGTERM is passed on to nsys, which ends the program.
+    and what was recorded is kept. A SIGTERM is passed on to nsys, which ends the program. Where
+    nsys recorded and its importer failed (seen once with 2023.4, on a busy machine and with nothing
+    wrong), the importer is run again.
 
     Args:
         command: what to run.
@@ -114,11 +116,12 @@ def record(
         returncode, interrupted = _run(command, log, notes_path, output, told)
     notes = read_notes(notes_path)
     report = stem.with_name(f"{stem.name}.nsys-rep")
+    is_late = not report.is_file() and _import(stem, log, nsys)
     if not report.is_file():
         raise RecorderError(_why_no_report(stem, log, nsys, returncode, interrupted=interrupted))
     status = returncode if returncode >= 0 else 128 - returncode
     if notes.get("status") is not None:
-        status = notes["status"] if interrupted else status
+        status = notes["status"] if interrupted or is_late else status
     elif interrupted and "pid" not in notes:
         status = 130  # it had not begun
     return Recording(report, log, status, notes)
@@ -170,10 +173,33 @@ def _end_agent(nsys_pid: int) -> None:
                 os.kill(int(pid), signal.SIGTERM)
 
 
+def _import(stem: Path, log: Path, nsys: Nsys) -> bool:
+    """Make the report of a recording that nsys has left without one, and say whether it is there.
+
+    The recording is kept where that fails, and else goes, as under nsys.
+    """
+    recorded = stem.with_name(f"{stem.name}.qdstrm")
+    report = stem.with_name(f"{stem.name}.nsys-rep")
+    importer = find_importer(nsys)
+    if not recorded.exists() or importer is None or missing_libraries(importer):
+        return False
+    with log.open("ab") as chatter:
+        subprocess.run(
+            [str(importer), "--input-file", str(recorded), "--output-file", str(report)],
+            stdin=subprocess.DEVNULL,
+            stdout=chatter,
+            stderr=chatter,
+            check=False,
+        )
+    if report.is_file():
+        recorded.unlink()
+    return report.is_file()
+
+
 def _why_no_report(stem: Path, log: Path, nsys: Nsys, returncode: int, *, interrupted: bool) -> str:
     said = log.read_text(encoding="utf-8", errors="replace")
     if stem.with_name(f"{stem.name}.qdstrm").exists():
-        return _why_no_import(stem, nsys)
+        return _why_no_import(stem, log, nsys)
     if _AGENT_LOST in said:
         return f"nsys {nsys.version} lost its own agent twice; try again (what it said is in {log})"
     if interrupted:
@@ -191,7 +217,7 @@ def _why_no_report(stem: Path, log: Path, nsys: Nsys, returncode: int, *, interr
     )
 
 
-def _why_no_import(stem: Path, nsys: Nsys) -> str:
+def _why_no_import(stem: Path, log: Path, nsys: Nsys) -> str:
     head = f"nsys {nsys.version} recorded, but its importer failed and left only {stem}.qdstrm"
     importer = find_importer(nsys)
     if importer is None:
@@ -201,7 +227,7 @@ def _why_no_import(stem: Path, nsys: Nsys) -> str:
         )
     missing = missing_libraries(importer)
     if not missing:
-        return f"{head}; run {importer} on that file to see why"
+        return f"{head}, twice; what it said is in {log}, and {importer} can be run on that file"
     packages = packages_of(missing)
     remedy = (
         f"on Debian or Ubuntu: apt install {' '.join(packages)}"
