@@ -8,12 +8,14 @@ import polars as pl
 from gaptrace.analysis import Analysis
 from gaptrace.errors import ComparisonError
 from gaptrace.spread import difference_error
-from gaptrace.steps import step_causes
+from gaptrace.steps import run_ahead, step_causes
 from gaptrace.timelines import CAUSES
 from gaptrace.trace import Meta, TraceWarning
 
 _FIGURES = ("span_ns", "busy_ns", "idle_ns")
 _CAUSES = tuple(CAUSES.categories)
+#: Names of sequences that a warning lists.
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,10 @@ class Comparison:
             both traces hold.
         steps: unit, after_unit, device_id, before_steps, after_steps; figure, before_ns, after_ns,
             change_ns: as in totals, by the medians of steady steps; noise_ns: by how much medians
-            of so many steps that spread so much may differ by chance (95 %), null below three
-            steps. That runs differ from each other is not in it.
+            of so many steps that spread so much may differ by chance (95 %), if steps do not
+            depend on those before them; null below three steps. That runs differ from each other is
+            not in it. host_ahead: in one of the traces the host runs ahead in these steps
+            (`steps.run_ahead`), so that they are how long it takes to submit them.
         warnings: what else differs between the two, and what limits the figures of each.
     """
 
@@ -62,7 +66,12 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
         totals,
         _ranges(before, after, pairs),
         steps,
-        (*_differences(before, after), *_other_steps(steps), *_own_warnings(before, after)),
+        (
+            *_differences(before, after),
+            *_other_steps(steps),
+            *_left_out(before, after, steps),
+            *_own_warnings(before, after),
+        ),
     )
 
 
@@ -125,6 +134,24 @@ def _other_steps(steps: pl.DataFrame) -> list[TraceWarning]:
     ]
 
 
+def _left_out(before: Analysis, after: Analysis, steps: pl.DataFrame) -> list[TraceWarning]:
+    """Sequences of steps that stand beside those compared, and are not."""
+    compared = {*steps["unit"], *steps["after_unit"]}
+    units = [*before.step_units["unit"], *after.step_units["unit"]]
+    names = [name for name in dict.fromkeys(units) if name not in compared]
+    if steps.is_empty() or not names:
+        return []
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return [
+        TraceWarning(
+            "steps_left_out",
+            f"steps not compared: {', '.join(names[:_MOST_NAMES])}{more}; they are in one of the "
+            "traces only, or of several threads or processes, where which became which is not "
+            "known",
+        )
+    ]
+
+
 def _own_warnings(before: Analysis, after: Analysis) -> list[TraceWarning]:
     return [
         replace(each, message=f"{which}: {each.message}")
@@ -167,11 +194,12 @@ def _ranges(before: Analysis, after: Analysis, pairs: dict[int, int]) -> pl.Data
     key = ["path", "domain", "device_id"]
 
     def each(analysis: Analysis, name: str) -> pl.DataFrame:
-        return analysis.ranges.select(
-            *key,
-            pl.col("count").alias(f"{name}_count"),
-            (pl.col("span_ns") // pl.col("count")).alias(f"{name}_ns"),
-            (pl.col("idle_ns") // pl.col("count")).alias(f"{name}_idle_ns"),
+        instances = analysis.range_instances.group_by(key).agg(
+            (pl.col("span_ns").sum() // pl.len()).alias(f"{name}_ns"),
+            (pl.col("idle_ns").sum() // pl.len()).alias(f"{name}_idle_ns"),
+        )
+        return analysis.ranges.select(*key, pl.col("count").alias(f"{name}_count")).join(
+            instances, on=key, how="left", nulls_equal=True, maintain_order="left"
         )
 
     renumbered = {new: old for old, new in pairs.items()}
@@ -198,6 +226,7 @@ _STEPS = pl.Schema(
         "after_ns": pl.Int64,
         "change_ns": pl.Int64,
         "noise_ns": pl.Int64,
+        "host_ahead": pl.Boolean,
     }
 )
 
@@ -213,10 +242,17 @@ def _steps(before: Analysis, after: Analysis, pairs: dict[int, int]) -> pl.DataF
             )
             if a["key"].n_unique() > 1 or b["key"].n_unique() > 1:
                 continue  # of several threads or processes: which became which is not known
+            is_ahead = _is_ahead(before, a["key"], device_id) or _is_ahead(after, b["key"], new_id)
             own = {"unit": unit, "after_unit": after_unit, "device_id": device_id}
+            own["host_ahead"] = is_ahead
             counts = {"before_steps": a.height, "after_steps": b.height}
             rows += [own | counts | change for change in _step_changes(a, b)]
     return pl.DataFrame(rows, schema=_STEPS)
+
+
+def _is_ahead(analysis: Analysis, key: pl.Series, device_id: int) -> bool:
+    ahead = run_ahead(analysis.step_units).filter(pl.col("device_id") == device_id)
+    return not set(key).isdisjoint(ahead["key"])
 
 
 def _steady(analysis: Analysis, device_id: int) -> pl.DataFrame:

@@ -13,7 +13,8 @@ def range_instances(windows: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame
     """Say what the device did during each instance of each range.
 
     Args:
-        windows: `ranges.range_windows`, cut to a window or not; they may overlap.
+        windows: `ranges.range_windows`, cut to a window or not; they may overlap. One that several
+            windows cut into pieces (several rows of one range_id) is still one instance.
         pieces: `gaps.idle_pieces`, disjoint per device.
 
     Returns:
@@ -22,24 +23,31 @@ def range_instances(windows: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame
         busy_ns, idle_ns; and a column for each cause, by its name: idle ns, which sum to idle_ns
         exactly. In order of start.
     """
+    of_range = ("payload", "process_id", "thread_id", "launches", "graph_launches")
     numbered = (
         windows.sort("start_ns", maintain_order=True)
+        .group_by(*_KEY, "range_id", maintain_order=True)
+        .agg(
+            pl.col(*of_range).first(),
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            span_ns=_LENGTH.sum(),
+        )
         .with_columns(instance=pl.int_range(pl.len(), dtype=pl.Int64).over(_KEY))
-        .with_row_index("_row")
     )
     inside = intervals.intersect(
-        numbered.select("_row", "device_id", "start_ns", "end_ns"),
+        windows.select("range_id", "device_id", "start_ns", "end_ns"),
         pieces.select("device_id", "start_ns", "end_ns", "cause"),
         ["device_id"],
     )
     of_cause = {
         cause: _LENGTH.filter(pl.col("cause") == cause).sum() for cause in CAUSES.categories
     }
-    idle = inside.group_by("_row").agg(idle_ns=_LENGTH.sum(), **of_cause)
+    idle = inside.group_by("range_id", "device_id").agg(idle_ns=_LENGTH.sum(), **of_cause)
     sums = ["idle_ns", *of_cause]
     return (
-        numbered.join(idle, on="_row", how="left", maintain_order="left")
-        .with_columns(pl.col(sums).fill_null(0), span_ns=_LENGTH)
+        numbered.join(idle, on=["range_id", "device_id"], how="left", maintain_order="left")
+        .with_columns(pl.col(sums).fill_null(0))
         .with_columns(busy_ns=pl.col("span_ns") - pl.col("idle_ns"))
         .select(
             *_KEY,

@@ -230,7 +230,8 @@ def unit_summary(summary: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         key, unit, device_id, process_id, thread_id, stream_id; steps: how many; warm_up_steps,
-        outlier_steps: of them; first_span_ns: of the first step; span_ns, busy_ns, idle_ns: structs
+        outlier_steps: of them; first_span_ns: of the first step, null where a window leaves it out;
+        span_ns, busy_ns, idle_ns: structs
         as `quantiles` makes them, of the steady steps (neither first nor warm-up); behind_ns: for
         how long after the end of such a step the device worked on what the process had launched
         until then, the median: what it did in a step is then not the step's own work. Null where
@@ -245,7 +246,7 @@ def unit_summary(summary: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
             steps=pl.len().cast(pl.Int64),
             warm_up_steps=pl.col("is_warm_up").sum().cast(pl.Int64),
             outlier_steps=pl.col("is_outlier").sum().cast(pl.Int64),
-            first_span_ns=pl.col("span_ns").first(),
+            first_span_ns=pl.col("span_ns").filter("is_first").first(),
             **{
                 name: quantiles(pl.col(name).filter(is_steady))
                 for name in ("span_ns", "busy_ns", "idle_ns")
@@ -274,6 +275,7 @@ def _with_behind(summary: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
             left_on="end_ns",
             right_on="call_start_ns",
             by=of,
+            allow_exact_matches=False,  # what begins as the step ends is the next one's
             check_sortedness=False,
         )
         .sort("_row")

@@ -12,6 +12,7 @@ from exports import api, export, graph_trace, kernel, push
 
 from gaptrace import __version__
 from gaptrace.cli import main
+from gaptrace.cli.options import TIME
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 DEMO = str(SAMPLES / "demo_graph.sqlite")
@@ -288,3 +289,17 @@ def test_output_that_nobody_reads_is_no_error(tmp_path):
     command = f'"{sys.executable}" -m gaptrace report "{DEMO}" -o "{page}" >&- 2>&-'
     assert subprocess.run(command, shell=True).returncode == 0
     assert page.read_text().startswith("<!doctype html>")
+
+
+def test_the_table_of_several_narrowed_traces_says_so(small, capsys):
+    narrowed = ["--from", "0", "--to", "1s"]
+    assert main(["analyze", str(small), str(small), *narrowed]) == 0
+    assert capsys.readouterr().out.startswith("only ")
+    assert main(["analyze", str(small), str(small)]) == 0
+    assert not capsys.readouterr().out.startswith("only ")
+
+
+def test_times_are_whole_nanoseconds_however_large():
+    assert TIME.convert("1700000000000001001", None, None) == 1_700_000_000_000_001_001
+    assert TIME.convert("1700000000.000001001s", None, None) == 1_700_000_000_000_001_001
+    assert TIME.convert("1.5ms", None, None) == 1_500_000

@@ -281,3 +281,66 @@ def test_steps_hold_all_of_their_idle_time_where_a_part_is_asked_for():
     causes = found.keys() - {"span_ns", "busy_ns", "idle_ns"}
     assert found["idle_ns"] == (89 * US, 89 * US)
     assert sum(found[cause][0] for cause in causes) == pytest.approx(89 * US, rel=0.01)
+
+
+def test_where_the_host_runs_ahead_the_step_of_the_host_is_compared():
+    """Kernels of 28 us, of which each begins when the one before ends; the host needs 20 us."""
+
+    def ahead(*spans_us):
+        at, free, ops, api, ranges = 0, 0, [], [], []
+        for number, span_us in enumerate(spans_us):
+            api.append(call("cudaLaunchKernel", at, at + 1 * US, number))
+            begin = max(at + 1 * US, free)
+            free = begin + 28 * US
+            ops.append(op(begin, free, number))
+            ranges.append(nvtx("step", at, at + span_us * US))
+            at += span_us * US
+        return analyze(trace(ops, api, nvtx=ranges, granularity="graph"))
+
+    waits, runs_ahead = ahead(50, 30, 31, 29, 30, 32), ahead(45, 20, 21, 19, 20, 22)
+    assert set(compare(waits, waits).steps["host_ahead"]) == {False}
+    assert set(compare(waits, runs_ahead).steps["host_ahead"]) == {True}
+    assert set(compare(runs_ahead, waits).steps["host_ahead"]) == {True}
+    assert "Steps are" not in printed(waits, runs_ahead)
+    said = "The host takes 10.0 us less for a step, give or take 3.93 us; but it runs ahead"
+    assert said in printed(waits, runs_ahead)
+    assert "takes 10.0 us more for a step" in printed(runs_ahead, waits)
+
+
+def test_steps_of_two_lengths_in_turn_show_no_difference():
+    one, other = steps(50, *[100, 150] * 9, 100), steps(50, *[150, 100] * 9, 150)
+    assert "No difference shown" in printed(one, other)
+
+
+def test_instances_on_several_threads_at_once_are_as_long_as_each_is():
+    def loading(*threads):
+        ranges = [nvtx("load", 0, 100 * US, thread_id=thread) for thread in threads]
+        launches = [call("cudaLaunchKernel", 0, 1, n, thread_id=t) for n, t in enumerate(threads)]
+        ops = [op(10 * US + n * US, 11 * US + n * US, n) for n in range(len(threads))]
+        return analyze(trace(ops, launches, nvtx=ranges, granularity="graph"))
+
+    found = compare(loading(1), loading(1, 2, 3, 4)).ranges.row(0, named=True)
+    assert (found["before_count"], found["after_count"]) == (1, 4)
+    assert found["change_ns"] == 0
+    assert found["before_ns"] > 80 * US
+
+
+def test_steps_that_are_not_compared_are_named():
+    def both(*units):
+        api, ops, ranges = [], [], []
+        for number in range(6 * len(units)):
+            at = number * 20 * US
+            api.append(call("cudaLaunchKernel", at, at + US, number))
+            ops.append(op(at + US, at + 11 * US, number))
+            ranges.append(nvtx("step", at, at + 20 * US))
+        for number, name in enumerate(units):
+            ranges.append(nvtx(name, number * 120 * US, (number + 1) * 120 * US))
+        return analyze(trace(ops, api, nvtx=ranges, granularity="graph"))
+
+    compared = compare(both("train", "eval"), both("train", "test"))
+    assert set(compared.steps["unit"]) == {"train/step"}
+    (warning,) = (each for each in compared.warnings if each.code == "steps_left_out")
+    assert warning.message.startswith(
+        "steps not compared: eval/step, test/step; they are in one of"
+    )
+    assert compare(both("train", "eval"), both("train", "eval")).warnings == ()

@@ -198,6 +198,17 @@ def test_json_is_what_analyze_prints(source, tmp_path, capsys):
     assert (tmp_path / "t.json").read_text() == printed
 
 
+def test_json_is_what_analyze_prints_with_a_calibration(tmp_path, capsys):
+    folder = SAMPLES[0].parent
+    calibration = str(folder / "h200_calibration.json")
+    told = [str(folder / "demo_graph.sqlite"), "--calibration", calibration]
+    assert main(["analyze", *told, "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert main(["export", *told, "--to", "json", "-o", str(tmp_path / "t.json")]) == 0
+    assert (tmp_path / "t.json").read_text() == printed
+    assert json.loads(printed)["recommendation"]["verdict"] == "one_graph"
+
+
 @pytest.mark.parametrize(
     ("format_", "name"), [("parquet", "t_parquet"), ("csv", "t_csv"), ("json", "t.json")]
 )

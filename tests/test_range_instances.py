@@ -58,11 +58,19 @@ def test_every_instance_against_counting_nanoseconds(windows, edges, kinds):
     rows = [
         {"path": path, "domain": None, "device_id": device, "payload": None, "process_id": 1}
         | {"thread_id": 1, "start_ns": at, "end_ns": at + length, "launches": 0}
-        | {"graph_launches": 0}
-        for (at, length), device, path in windows
+        | {"graph_launches": 0, "range_id": row}
+        for row, ((at, length), device, path) in enumerate(windows)
     ]
     types = {"domain": pl.String, "payload": pl.Float64, "device_id": pl.Int64, "path": pl.String}
-    names = ("process_id", "thread_id", "start_ns", "end_ns", "launches", "graph_launches")
+    names = (
+        "range_id",
+        "process_id",
+        "thread_id",
+        "start_ns",
+        "end_ns",
+        "launches",
+        "graph_launches",
+    )
     frame = pl.DataFrame(
         rows,
         schema_overrides=types,
@@ -118,3 +126,14 @@ def test_a_narrowed_report_names_the_instances_with_most_idle_time(capsys, monke
     assert "of 20, those with most idle time" in out
     assert main(["analyze", DEMO]) == 0
     assert "Range instances" not in capsys.readouterr().out
+
+
+def test_a_range_that_windows_cut_into_pieces_is_one_instance(capsys):
+    assert main(["analyze", DEMO, "--range", "per_launch/step", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    own = next(row for row in found["ranges"] if row["path"] == "per_launch")
+    (one,) = (i for i in found["range_instances"]["instances"] if i["path"] == "per_launch")
+    assert own["count"] == 1
+    assert (one["instance"], one["launches"]) == (0, own["launches"])
+    assert (one["span_ns"], one["idle_ns"]) == (own["span_ns"], own["idle_ns"])
+    assert one["causes"] == {cause: ns for cause, ns in own["causes"].items() if ns}

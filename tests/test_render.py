@@ -54,6 +54,10 @@ NVTX ranges
   ────────────────────────────────────────────────────────────────────────────
   step        1   90.0 us   54.4%   41.0 us   host_code 48.8%, api_other 24.4%
 
+Steps
+  nothing repeats: no NVTX range repeats on a thread; no sequence of graph execs
+  repeats; no sequence of graph sizes repeats; no sequence of kernels repeats
+
 Graphs by size
   nodes   execs   executions   duration   launch call   queued gap   starved gap
   ──────────────────────────────────────────────────────────────────────────────

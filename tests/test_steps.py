@@ -831,3 +831,22 @@ def test_real_traces_in_which_nothing_repeats_get_no_steps(name):
 
     assert found.source is None
     assert found.reason
+
+
+def test_what_begins_as_a_step_ends_is_not_the_steps():
+    begins = range(0, 500, 100)
+    given_trace = trace(
+        [op(at + 10, at + 60, at) for at in begins],
+        [call("cudaLaunchKernel", at, at + 5, at) for at in begins],
+        [nvtx("step", at, at + 100) for at in begins],
+    )
+    summary = steps.step_summary(steps_of(given_trace), pieces_of(given_trace))
+    assert steps.unit_summary(summary, launches_of(given_trace))["behind_ns"].to_list() == [0]
+
+
+def test_a_first_step_outside_the_window_is_not_told():
+    given_trace = lasting([900, 100, 101, 99, 100])
+    summary = steps.step_summary(steps_of(given_trace), pieces_of(given_trace))
+    cut = steps.unit_summary(summary.slice(1), launches_of(given_trace)).row(0, named=True)
+    assert cut["first_span_ns"] is None
+    assert cut["span_ns"]["p50"] == 100

@@ -1,6 +1,7 @@
 """Timed arms: names, medians, paired differences, break-even, and the way to JSON and back."""
 
 import json
+import math
 import statistics
 
 import numpy as np
@@ -171,3 +172,23 @@ def test_the_error_holds_the_median_of_normal_values_nineteen_times_in_twenty(se
         misses += abs(statistics.median(values)) > median_error(list(values))
     # 15 expected; 45 is far beyond chance.
     assert misses < 45
+
+
+def test_medians_of_two_lengths_differ_by_chance_by_the_whole_way():
+    """Of steps that are 100 and 150 long in turn the median is one or the other."""
+    one, other = [100, 150] * 10 + [100], [150, 100] * 10 + [150]
+    error = difference_error(one, other)
+    assert error is not None
+    assert statistics.median(other) - statistics.median(one) == 50 < error
+    # One of 21 values in turn: the 6th and the 16th hold the median with 97 %.
+    spread = list(range(1_000, 1_021))
+    far = [*spread[:5], *[1_010] * 10, *spread[15:-1], 9_000]
+    assert difference_error(far, far) == pytest.approx(math.hypot(5, 5), abs=1e-9)
+
+
+def test_medians_of_normal_values_hold():
+    values = np.random.default_rng(2).normal(size=(2_000, 2, 9)).tolist()
+    misses = [
+        abs(statistics.median(a) - statistics.median(b)) > difference_error(a, b) for a, b in values
+    ]
+    assert statistics.mean(misses) < 0.05

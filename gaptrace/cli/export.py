@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from gaptrace.cli.calibrations import calibration_option
+
 #: What is added to the trace's name, beside which the output goes unless another is named.
 _ENDINGS = {"perfetto": ".pftrace", "parquet": "_parquet", "csv": "_csv", "json": ".json"}
 
@@ -24,7 +26,8 @@ _ENDINGS = {"perfetto": ".pftrace", "parquet": "_parquet", "csv": "_csv", "json"
     metavar="PATH",
     help="The file or folder to make; it must not exist. Otherwise it is beside TRACE.",
 )
-def command(trace: Path, format_: str, output: Path | None) -> None:
+@calibration_option
+def command(trace: Path, format_: str, output: Path | None, calibration_file: Path | None) -> None:
     """Write TRACE and what was found in it for another program.
 
     \b
@@ -39,6 +42,7 @@ def command(trace: Path, format_: str, output: Path | None) -> None:
     TRACE is not changed.
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     from gaptrace.analysis import analyze
+    from gaptrace.cli.calibrations import calibration_for
     from gaptrace.cli.loading import load
     from gaptrace.cli.progress import percentage_bar
     from gaptrace.drafts import check_is_free
@@ -51,7 +55,7 @@ def command(trace: Path, format_: str, output: Path | None) -> None:
     read = load(trace)  # where no output is named, a wrong folder is one of the trace
     target = output or trace.with_name(trace.stem + _ENDINGS[format_])
     check_is_free(target)
-    analysis = analyze(read)
+    analysis = analyze(read, calibration=calibration_for(read, calibration_file))
     with percentage_bar(f"writing {format_}") as progress:
         write(analysis, target, progress)
     files = [path for path in [target, *target.rglob("*")] if path.is_file()]

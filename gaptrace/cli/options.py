@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import click
@@ -29,7 +30,7 @@ class TimeType(click.ParamType[int]):
         # A fraction of a nanosecond is no time; seconds were meant, say.
         if match is None or (match[2] == "" and "." in match[1]):
             self.fail(f"{value!r} is no time; write 1.5s, 200ms, 30us or 1500 (ns)", param, ctx)
-        time_ns = float(match[1]) * _UNITS[match[2]]
+        time_ns = Decimal(match[1]) * _UNITS[match[2]]
         if time_ns >= _LAST_NS:  # or infinite
             self.fail(f"{value!r} is later than any recording can be", param, ctx)
         return round(time_ns)

@@ -127,6 +127,12 @@ def _verdict(span: dict[str, Any]) -> str:
             f"No difference shown: medians of such steps differ by up to {duration(noise_ns)} by "
             "chance."
         )
+    if span["host_ahead"]:
+        return (
+            f"The host takes {duration(abs(change_ns))} {'less' if change_ns < 0 else 'more'} for "
+            f"a step, give or take {duration(noise_ns)}; but it runs ahead of the device, so that "
+            "steps of the device may have changed otherwise: see its totals."
+        )
     word = "shorter" if change_ns < 0 else "longer"
     return (
         f"Steps are {duration(abs(change_ns))} {word}, give or take {duration(noise_ns)}; how much "

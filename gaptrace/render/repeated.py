@@ -16,8 +16,10 @@ _MOST_OUTLIERS = 3
 
 
 def steps_section(analysis: Analysis) -> Section | None:
-    """Return the steps of each unit, and those that stand out; None without any."""
+    """Return the steps of each unit, and those that stand out, or why there are none."""
     units = analysis.step_units
+    if analysis.steps.source is None:
+        return section("Steps", Text(words.step_source(analysis.steps)))
     if units.is_empty():
         return None
     several = units["device_id"].n_unique() > 1

@@ -59,7 +59,9 @@ def overview(
     if failed:
         missing = "is" if failed == 1 else "are"
         notes.append(f"{failed} of {len(analyses) + failed} traces {missing} not in this table")
-    return printed([rows, *(Text(note, style="yellow") for note in notes)], width, color)
+    windows = dict.fromkeys(analysis.window_name for _, analysis in analyses)
+    only = [Text(f"only {name}", style="bold") for name in windows if name]
+    return printed([*only, rows, *(Text(note, style="yellow") for note in notes)], width, color)
 
 
 def _add_total(rows: Table, total: DeviceTotals) -> None:

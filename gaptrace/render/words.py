@@ -133,15 +133,19 @@ def run_ahead(unit: Mapping[str, Any]) -> str:
 
 def outlier(step: Mapping[str, Any]) -> str:
     """Say which step stands out, by how much and why."""
-    grown, why = step["grown_cause"], ""
-    if grown and step["grown_ns"] <= step["excess_ns"]:
-        why = f", of which {grown} {duration(step['grown_ns'])}"
-    elif grown:  # other parts of it were shorter
-        why = f", while {grown} grew by {duration(step['grown_ns'])}"
     return (
         f"step {step['step']} of {step['unit']} on device {step['device_id']} took "
-        f"{duration(step['excess_ns'])} longer than the median{why}."
+        f"{duration(step['excess_ns'])} longer than the median{grown(step)}."
     )
+
+
+def grown(step: Mapping[str, Any]) -> str:
+    """Say what made a step longer, to be put after how much longer; empty if nothing did."""
+    cause = step["grown_cause"]
+    if cause and step["grown_ns"] <= step["excess_ns"]:
+        return f", of which {cause} {duration(step['grown_ns'])}"
+    # Other parts of it were shorter.
+    return f", while {cause} grew by {duration(step['grown_ns'])}" if cause else ""
 
 
 def builds(costs: Sequence[Mapping[str, Any]]) -> str | None:

@@ -6,6 +6,7 @@ from plotly.subplots import make_subplots
 
 from gaptrace.analysis import Analysis
 from gaptrace.calibration import Calibration, Figure
+from gaptrace.render import words
 from gaptrace.render.figures.hover import plain
 from gaptrace.render.figures.style import (
     BUSY_COLOR,
@@ -159,9 +160,7 @@ def _said(step: dict[str, int | str | None], what: str) -> str:
     text = f"step {step['step']}, {what}<br>span {duration(step['span_ns'])}"  # type: ignore[arg-type]
     if step["excess_ns"] is not None:
         text += f"<br>{duration(step['excess_ns'])} above the median"  # type: ignore[arg-type]
-    if step["grown_cause"] is not None:
-        text += f", of which {step['grown_cause']} {duration(step['grown_ns'])}"  # type: ignore[arg-type]
-    return text
+    return text + words.grown(step)
 
 
 def launch_costs(

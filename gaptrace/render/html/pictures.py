@@ -127,7 +127,7 @@ def of_section(
                     "may lie inside each other.",
                 )
             ]
-        case "Steps":
+        case "Steps" if analysis.step_units.height:
             return [
                 Picture(
                     figures.idle_by_cause(analysis, "step"),
