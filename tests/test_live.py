@@ -637,6 +637,35 @@ def test_libraries_of_another_shape_are_left_alone(tmp_path):
     )
 
 
+def test_finders_of_the_old_kind_are_passed_over(tmp_path):
+    shutil.copytree(STAND_INS / "cupy", tmp_path / "cupy")
+    program = (
+        "import sys\n"
+        "class Old:\n"
+        "    def find_module(self, name, path=None): return None\n"
+        "sys.meta_path.insert(0, Old())\n"
+        "import cupy.cuda.stream\n"
+        "print('ran')\n"
+    )
+    assert notes_of(tmp_path, program)["status"] == 0
+
+
+def test_a_command_has_the_signals_that_it_has_alone(tmp_path):
+    command = ["sh", "-c", "grep SigIgn /proc/self/status"]
+    alone = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "SigIgn" in alone
+    assert run_python(RUNNER, "--", *command, cwd=tmp_path).stdout == alone
+
+
+def test_a_package_sees_the_arguments_that_python_shows_it(tmp_path):
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "__init__.py").write_text("import sys; print(sys.argv)")
+    (tmp_path / "tool" / "__main__.py").write_text("import sys; print(sys.argv[1:])")
+    alone = run_python("-m", "tool", "5", cwd=tmp_path).stdout
+    assert alone == "['-m', '5']\n['5']\n"
+    assert run_python(RUNNER, "-m", "tool", "5", cwd=tmp_path).stdout == alone
+
+
 def test_a_program_that_uses_neither_imports_neither(tmp_path):
     _, printed = ranges_of(
         tmp_path, "import sys; print([m for m in ('nvtx', 'cupy', 'torch') if m in sys.modules])"

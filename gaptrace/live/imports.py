@@ -27,7 +27,11 @@ class AfterImport(MetaPathFinder):
         if action is None:
             return None
         for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(fullname, path, target)
+            # Finders of before Python 3.4 have none, and Python passes them over.
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec: ModuleSpec | None = find(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
                     _act_after(spec.loader, fullname, action)

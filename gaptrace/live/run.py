@@ -62,6 +62,7 @@ def main() -> None:
     _hide_own_frames()
     if arguments[:1] == ["-m"]:
         _put_first(os.getcwd())  # noqa: PTH109
+        sys.argv = ["-m", *arguments[2:]]  # what Python shows to the package's __init__
         code, module = _load_module(arguments[1])
         sys.argv = [module.__file__ or arguments[1], *arguments[2:]]
     else:
@@ -142,6 +143,9 @@ def _main_module(file: str | None, spec: ModuleSpec | None, loader: object) -> M
 
 
 def _replace_process(command: list[str]) -> None:
+    # Python ignores these, and so would the command: a pipeline in it might never end.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)
     except OSError as error:
