@@ -242,9 +242,13 @@ def _steps(before: Analysis, after: Analysis, pairs: dict[int, int]) -> pl.DataF
             )
             if a["key"].n_unique() > 1 or b["key"].n_unique() > 1:
                 continue  # of several threads or processes: which became which is not known
-            is_ahead = _is_ahead(before, a["key"], device_id) or _is_ahead(after, b["key"], new_id)
-            own = {"unit": unit, "after_unit": after_unit, "device_id": device_id}
-            own["host_ahead"] = is_ahead
+            own = {
+                "unit": unit,
+                "after_unit": after_unit,
+                "device_id": device_id,
+                "host_ahead": _is_ahead(before, a["key"], device_id)
+                or _is_ahead(after, b["key"], new_id),
+            }
             counts = {"before_steps": a.height, "after_steps": b.height}
             rows += [own | counts | change for change in _step_changes(a, b)]
     return pl.DataFrame(rows, schema=_STEPS)

@@ -59,7 +59,7 @@ def difference_error(one: Sequence[float], other: Sequence[float]) -> float | No
     Also where values are of two lengths, so that the median jumps from the one to the other while
     most values are near it: each median may be as far off as the order statistics between which it
     lies with 95 % confidence, or as `median_error` says. Medians of two normally distributed
-    samples are farther apart in 1 %. The values must not depend on their neighbours.
+    samples are farther apart in 1 % or less. The values must not depend on their neighbours.
     """
     errors = median_error(one), median_error(other)
     if errors[0] is None or errors[1] is None:

@@ -231,11 +231,10 @@ def unit_summary(summary: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     Returns:
         key, unit, device_id, process_id, thread_id, stream_id; steps: how many; warm_up_steps,
         outlier_steps: of them; first_span_ns: of the first step, null where a window leaves it out;
-        span_ns, busy_ns, idle_ns: structs
-        as `quantiles` makes them, of the steady steps (neither first nor warm-up); behind_ns: for
-        how long after the end of such a step the device worked on what the process had launched
-        until then, the median: what it did in a step is then not the step's own work. Null where
-        steps are not ranges, but windows of the device.
+        span_ns, busy_ns, idle_ns: structs as `quantiles` makes them, of the steady steps (neither
+        first nor warm-up); behind_ns: for how long after the end of such a step the device worked
+        on what the process had launched until then, the median: what it did in a step is then not
+        the step's own work. Null where steps are not ranges, but windows of the device.
     """
     is_steady = ~(pl.col("is_first") | pl.col("is_warm_up"))
     own = ["key", "unit", "device_id", "process_id", "thread_id", "stream_id"]

@@ -183,6 +183,27 @@ def test_steps_stand_in_a_row_and_the_first_stands_out():
     assert (first.x, first.hovertext) == ((0,), ("step 0, first<br>span 3.00 us",))
 
 
+def test_a_part_that_grew_by_more_than_the_step_is_not_called_a_part_of_it():
+    """Steps of 100 us of which 40 are an allocation; the last lacks it and lasts 130 us."""
+    rows, api, ranges = [], [], []
+    for number in range(9):
+        at = number * 100_000
+        rows.append(op(at + 1_000, at + 11_000, number))
+        api.append(call("cudaLaunchKernel", at, at + 1_000, number))
+        if number < 8:
+            api.append(call("cudaMalloc", at + 20_000, at + 60_000))
+        ranges.append(nvtx("step", at, at + (100_000 if number < 8 else 130_000)))
+    rows.append(op(930_500, 931_000, 99))  # so that the window holds all of the last step
+    api.append(call("cudaLaunchKernel", 930_000, 930_400, 99))
+    figure = figures.steps(analyze(trace(rows, api, nvtx=ranges)))
+
+    (outlier,) = named(figure, name="outlier")
+    assert outlier.hovertext == (
+        "step 8, outlier<br>span 130 us<br>30.0 us above the median, while host_code grew by "
+        "70.0 us",
+    )
+
+
 MODEL = ChunkModel(HostCost.linear(2_000, 200), 600, 1_500, cut_gap_ns=1_100)
 
 

@@ -251,6 +251,16 @@ def test_an_importer_that_fails_twice_is_named_and_what_it_said_is_kept(
     assert (tmp_path / "graph.qdstrm").exists()
 
 
+def test_an_importer_that_cannot_be_run_is_told_in_one_line(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_NSYS", "importer")
+    importer = tmp_path / "nsight" / "host-linux-x64" / "QdstrmImporter"
+    importer.parent.mkdir()
+    importer.touch(mode=0o644)
+    with pytest.raises(RecorderError, match=r"left only .*graph.qdstrm, twice; "):
+        record_program(tmp_path, "pass", fake)
+    assert f"Permission denied: '{importer}'" in (tmp_path / "graph.nsys.log").read_text()
+
+
 def test_the_status_is_kept_where_nsys_lost_it_with_its_importer(fake, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_NSYS", "importer")
     importer = tmp_path / "nsight" / "host-linux-x64" / "QdstrmImporter"

@@ -180,7 +180,7 @@ def test_medians_of_two_lengths_differ_by_chance_by_the_whole_way():
     error = difference_error(one, other)
     assert error is not None
     assert statistics.median(other) - statistics.median(one) == 50 < error
-    # One of 21 values in turn: the 6th and the 16th hold the median with 97 %.
+    # Of 21 values the 6th and the 16th hold the median with 97 %.
     spread = list(range(1_000, 1_021))
     far = [*spread[:5], *[1_010] * 10, *spread[15:-1], 9_000]
     assert difference_error(far, far) == pytest.approx(math.hypot(5, 5), abs=1e-9)

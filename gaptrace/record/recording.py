@@ -184,13 +184,16 @@ def _import(stem: Path, log: Path, nsys: Nsys) -> bool:
     if not recorded.exists() or importer is None or missing_libraries(importer):
         return False
     with log.open("ab") as chatter:
-        subprocess.run(
-            [str(importer), "--input-file", str(recorded), "--output-file", str(report)],
-            stdin=subprocess.DEVNULL,
-            stdout=chatter,
-            stderr=chatter,
-            check=False,
-        )
+        try:
+            subprocess.run(
+                [str(importer), "--input-file", str(recorded), "--output-file", str(report)],
+                stdin=subprocess.DEVNULL,
+                stdout=chatter,
+                stderr=chatter,
+                check=False,
+            )
+        except OSError as error:  # not executable, say
+            chatter.write(f"{error}\n".encode())
     if report.is_file():
         recorded.unlink()
     return report.is_file()
